@@ -1,0 +1,55 @@
+"""Winnow an offline RL dataset: learn which transitions are worth staying close to.
+
+The public names, nothing else. Each is imported when it is first used, so `import winnow` does not import jax.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from winnow.algorithms import BC, CQL, IQL, TD3BC
+    from winnow.data.dataset import Dataset, from_arrays
+    from winnow.data.imbalance import imbalance
+    from winnow.data.recipes import diverse, mixed, small
+    from winnow.data.sources import open_dataset
+    from winnow.data.store import save
+    from winnow.errors import BadInput
+    from winnow.methods import method
+    from winnow.policy import Policy
+    from winnow.samplers import AW, PF, RW, Uniform
+    from winnow.train import Run, Trained, train, train_runs
+    from winnow.types import Batch, Spec, Weights, expect, plugin
+    from winnow.weighters import Density, Dual, Fixed, NoWeights
+
+_HOME = {
+    "winnow.algorithms": ("BC", "CQL", "IQL", "TD3BC"),
+    "winnow.data.dataset": ("Dataset", "from_arrays"),
+    "winnow.data.imbalance": ("imbalance",),
+    "winnow.data.recipes": ("diverse", "mixed", "small"),
+    "winnow.data.sources": ("open_dataset",),
+    "winnow.data.store": ("save",),
+    "winnow.errors": ("BadInput",),
+    "winnow.methods": ("method",),
+    "winnow.policy": ("Policy",),
+    "winnow.samplers": ("AW", "PF", "RW", "Uniform"),
+    "winnow.train": ("Run", "Trained", "train", "train_runs"),
+    "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),
+    "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'winnow' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,138 @@
+"""Conservative Q-learning, CQL(H) on soft actor-critic (Kumar et al., 2020)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from winnow.nets import (
+    Adam,
+    adam_init,
+    adam_step,
+    squashed_init,
+    squashed_mean,
+    squashed_sample,
+    track,
+    twins,
+    twins_init,
+)
+from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
+
+
+class CQLState(NamedTuple):
+    params: dict[str, Any]
+    target_critic: Any
+    optimiser: Adam
+
+
+@plugin
+class CQL:
+    """Q   E_w[ (r + γ min Q̄(s',a') − Q(s,a))² ] + κ E_w[ log Σ_a exp Q(s,a) − Q(s,a) ],   a' ~ π(s')
+    π   E_w[ α log π(a|s) − min Q(s,a) ],   a ~ π(s)
+    α   E_w[ −log α (log π(a|s) + H̄) ],   H̄ = −|A|
+
+    The log-sum-exp is estimated from actions drawn uniformly, from π(s) and from π(s').
+    """
+
+    penalty: float = setting(10.0, low=0)
+    """κ: how much values of actions outside the data are pushed down."""
+    samples: int = setting(10, low=1)
+    """Actions drawn from each of the three distributions for the penalty."""
+    importance: bool = True
+    """Correct the log-sum-exp for how likely each drawn action was."""
+    max_backup: int = setting(0, low=0)
+    """Back up the best of this many actions at s' instead of one; 0: one (Kitchen: 10)."""
+    reg_only: Literal["none", "literal", "strict"] = "none"
+    """Weigh every loss (none), only TD error and penalty (literal), or only the penalty (strict)."""
+    action_limit: float = setting(0.999, low=0, high=1)
+    """Actions of the data are kept in ± this, where the tanh policy can follow."""
+    discount: float = setting(0.99, low=0, high=1)
+    """γ of the value functions."""
+    target_rate: float = setting(0.005, low=0, high=1)
+    """How fast the target critic follows."""
+    learning_rate: float = setting(3e-4, low=0)
+    """Adam's step size."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers."""
+    standardise: bool = False
+    """Read observations with mean 0 and deviation 1."""
+    reward_scaling: Literal["none", "return-range", "minus-one"] = "none"
+    """none: raw; return-range: × 1000 / (greatest − least return); minus-one: r − 1 (AntMaze)."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "kitchen": {"penalty": 5.0, "max_backup": 10, "importance": False, "hidden": (512, 512, 512)},
+        "antmaze": {"reward_scaling": "minus-one"},
+    }
+
+    def init(self, key: Array, spec: Spec) -> CQLState:
+        k_critic, k_actor = jax.random.split(key)
+        params = {
+            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1)),
+            "actor": squashed_init(k_actor, spec.obs_dim, spec.action_dim, self.hidden),
+            "log_alpha": jnp.zeros(()),
+        }
+        return CQLState(params, params["critic"], adam_init(params))
+
+    def update(self, state: CQLState, batch: Batch, weights: Weights, key: Array) -> tuple[CQLState, Metrics]:
+        frozen = jax.lax.stop_gradient
+        action_dim = batch.action.shape[-1]
+        batch = batch._replace(action=jnp.clip(batch.action, -self.action_limit, self.action_limit))
+        k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(key, 5)
+        plain = jnp.full_like(weights.sa, 1 / weights.sa.shape[0])
+        td_weight = plain if self.reg_only == "strict" else weights.sa
+        policy_weight = weights.s if self.reg_only == "none" else plain
+
+        def backup() -> Array:
+            draws = (self.max_backup,) if self.max_backup else ()
+            action, _ = squashed_sample(state.params["actor"], batch.next_obs, k_next, draws)
+            value = twins(state.target_critic, _like(batch.next_obs, action), action).min(axis=0)
+            value = value.max(axis=0) if self.max_backup else value
+            return batch.reward + self.discount * (1 - batch.terminal) * value
+
+        def penalty(critic: Any, value: Array) -> Array:
+            """log Σ exp Q over drawn actions, less Q of the data's action: [2, B]."""
+            uniform = jax.random.uniform(k_uniform, (self.samples, *batch.action.shape), minval=-1.0, maxval=1.0)
+            here, log_here = squashed_sample(state.params["actor"], batch.obs, k_here, (self.samples,))
+            there, log_there = squashed_sample(state.params["actor"], batch.next_obs, k_there, (self.samples,))
+            action = jnp.concatenate([uniform, here, there])
+            drawn = twins(critic, _like(batch.obs, action), action)
+            if not self.importance:
+                return jax.nn.logsumexp(jnp.concatenate([drawn, value[:, None]], axis=1), axis=1) - value
+            log_uniform = jnp.full(uniform.shape[:-1], -action_dim * jnp.log(2.0))
+            log_drawn = jnp.concatenate([log_uniform, log_here, log_there])
+            return jax.nn.logsumexp(drawn - log_drawn, axis=1) - value
+
+        target = frozen(backup())
+
+        def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+            value = twins(params["critic"], batch.obs, batch.action)
+            td = expect(td_weight, ((value - target) ** 2).sum(axis=0))
+            gap = expect(weights.sa, penalty(params["critic"], value).sum(axis=0))
+            return td + self.penalty * gap, {"loss/td": td, "loss/penalty": gap, "q": expect(weights.sa, value[0])}
+
+        def policy_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+            action, log_prob = squashed_sample(params["actor"], batch.obs, k_pi)
+            value = twins(frozen(state.params["critic"]), batch.obs, action).min(axis=0)
+            alpha = frozen(jnp.exp(params["log_alpha"]))
+            actor = expect(policy_weight, alpha * log_prob - value)
+            temperature = -params["log_alpha"] * expect(policy_weight, frozen(log_prob - action_dim))
+            return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -expect(policy_weight, log_prob)}
+
+        def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+            critic, critic_metrics = critic_loss(params)
+            policy, policy_metrics = policy_loss(params)
+            return critic + policy, critic_metrics | policy_metrics
+
+        grads, metrics = jax.grad(loss, has_aux=True)(state.params)
+        params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
+        return CQLState(params, track(state.target_critic, params["critic"], self.target_rate), optimiser), metrics
+
+    def act(self, state: CQLState, obs: Array) -> Array:
+        return squashed_mean(state.params["actor"], obs)
+
+
+def _like(obs: Array, action: Array) -> Array:
+    """Observations repeated along the leading axes of drawn actions."""
+    return jnp.broadcast_to(obs, (*action.shape[:-1], obs.shape[-1]))

@@ -1,0 +1,95 @@
+"""The command line: finds the command, imports it and nothing else, and turns bad input into a line and exit code 2.
+
+Each command is a function in `winnow.commands` whose typed arguments and docstring are its options and its help.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    module: str
+    function: str
+    summary: str
+    parses: bool = False  # takes its own words (argv, prog): its options depend on the words themselves
+
+
+COMMANDS = {
+    "data import": Command("data", "import_", "read a D4RL, Minari, npz or Parquet dataset into one flat file"),
+    "data export": Command("data", "export", "write a dataset as D4RL HDF5, Minari, npz or Parquet"),
+    "data mix": Command("data", "mix", "make an imbalanced set from a good and a bad source"),
+    "inspect": Command("inspect", "inspect", "say how imbalanced a dataset is and which method fits it"),
+    "train": Command("train", "train", "train policies and weights, many runs in one program", parses=True),
+    "weights": Command("weights", "weights", "write the learned weight of every row, and a picture of them"),
+    "demo": Command("demo", "demo", "uniform, AW and DW side by side on a small imbalanced problem"),
+}
+
+HEAD = """winnow: learn which transitions of an offline RL dataset are worth staying close to
+
+usage: winnow COMMAND [OPTIONS]      winnow COMMAND --help for a command's options
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--version"]:
+        from winnow import __version__
+
+        print(f"winnow {__version__}")
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    name = next((n for n in (" ".join(words[:2]), words[0]) if n in COMMANDS), None)
+    if name is None:
+        return _unknown(words)
+    command, rest = COMMANDS[name], words[len(name.split()) :]
+    from winnow.errors import BadInput
+
+    try:
+        target = getattr(importlib.import_module(f"winnow.commands.{command.module}"), command.function)
+        if command.parses:
+            target(rest, f"winnow {name}")
+        else:
+            import tyro
+
+            tyro.cli(target, args=rest, prog=f"winnow {name}")
+    except BadInput as error:
+        print(f"winnow {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"winnow {name}: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}   {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join([HEAD, *lines])
+
+
+def _unknown(words: list[str]) -> int:
+    import difflib
+
+    group = [name for name in COMMANDS if name.split()[0] == words[0]]
+    if group:  # the first word of a two-word command: show that group
+        asked = words[1:2]
+        print(f"winnow {words[0]} takes one of: {', '.join(n.split()[1] for n in group)}", file=sys.stderr)
+        return 0 if asked in (["-h"], ["--help"]) else 2
+    near = difflib.get_close_matches(words[0], [n.split()[0] for n in COMMANDS], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    print(f"winnow: there is no command {words[0]!r}{hint}\n\n{overview()}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Imbalanced datasets from labelled sources: `mixed`, `diverse` and `small`, seeded and rebuilt from a recipe alone.
+
+A recipe is a small JSON record. What it builds is a table over its sources' arenas: no row is copied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from winnow.data.dataset import Dataset, Episodes, check_alike, combine
+from winnow.errors import BadInput
+
+SEGMENT = (10, 49)
+"""Least and greatest number of steps of a segment in a `diverse` set."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to mix a few good episodes into many bad ones."""
+
+    share: float
+    """Part of the rows that comes from the good source, between 0 and 1."""
+    rows: int = 1_000_000
+    """Rows to reach. Episodes stay whole, so the set ends with the first episode that reaches it."""
+    shape: Literal["episodes", "segments"] = "episodes"
+    """episodes: whole ones (`mixed`); segments: pieces of 10 to 49 steps from anywhere in them (`diverse`)."""
+    seed: int = 0
+    """Another seed draws other episodes."""
+
+    def check(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise BadInput(f"share is {self.share}; it is a part of the rows between 0 and 1 (5 % is 0.05)")
+        if self.rows < 1:
+            raise BadInput(f"rows is {self.rows}; it must be at least 1")
+
+
+def mixed(low: Dataset, high: Dataset, share: float, rows: int = 1_000_000, seed: int = 0, **labels: str) -> Dataset:
+    """`share` of the rows from whole episodes of `high`, the rest from whole episodes of `low`."""
+    return build(Recipe(share, rows, "episodes", seed), low, high, **labels)
+
+
+def diverse(low: Dataset, high: Dataset, share: float, rows: int = 1_000_000, seed: int = 0, **labels: str) -> Dataset:
+    """As `mixed`, from segments of 10 to 49 steps: they start anywhere and mostly end in an artificial timeout."""
+    return build(Recipe(share, rows, "segments", seed), low, high, **labels)
+
+
+def small(low: Dataset, high: Dataset, share: float = 0.1, rows: int = 50_000, seed: int = 0, **labels: str) -> Dataset:
+    """As `mixed`, with 50,000 rows of which a tenth is good."""
+    return build(Recipe(share, rows, "episodes", seed), low, high, **labels)
+
+
+def build(
+    recipe: Recipe, low: Dataset, high: Dataset, low_label: str = "low", high_label: str = "high", name: str = ""
+) -> Dataset:
+    """The dataset that the recipe describes, as a view of its two sources."""
+    recipe.check()
+    check_alike(low, high, high_label)
+    for label, source in ((low_label, low), (high_label, high)):
+        if not source.has_episodes:
+            raise BadInput(f"source {label!r}: is {source.meta.kind} data; a recipe mixes episodes")
+    if low_label == high_label:
+        raise BadInput(f"both sources are labelled {low_label!r}; give them different labels")
+    good = round(recipe.share * recipe.rows)
+    # A stream for each source, so that the draw from one does not move with the share or size of the other.
+    streams = [np.random.default_rng([recipe.seed, number]) for number in range(2)]
+    draw = _whole if recipe.shape == "episodes" else _segments
+    drawn = {
+        low_label: draw(low, recipe.rows - good, streams[0]),
+        high_label: draw(high, good, streams[1]),
+    }
+    record = dataclasses.asdict(recipe) | {
+        "sources": [
+            {"label": label, "name": source.meta.name, "fingerprint": source.fingerprint}
+            for label, source in ((low_label, low), (high_label, high))
+        ]
+    }
+    ranges = [low.return_range, high.return_range]
+    span = (min(r[0] for r in ranges), max(r[1] for r in ranges))
+    title = name or f"{low_label}-{high_label}{'-diverse' if recipe.shape == 'segments' else ''}-{recipe.share:.3g}"
+    mixture = combine(drawn, name=title, return_range=span, notes=())
+    order = np.random.default_rng([recipe.seed, 2]).permutation(len(mixture.episodes))
+    return mixture.select(order).describe(recipe=record)
+
+
+def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Dataset:
+    """The same dataset again, bit for bit, from its recipe and the sources it names."""
+    try:
+        recipe = Recipe(**{field.name: record[field.name] for field in dataclasses.fields(Recipe)})
+        low, high = record["sources"]
+        labels = [low["label"], high["label"]]
+        prints = [low["fingerprint"], high["fingerprint"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"recipe: lacks or garbles {error}; use one that winnow wrote") from error
+    for label, fingerprint in zip(labels, prints, strict=True):
+        if label not in sources:
+            raise BadInput(f"recipe: source {label!r} is not given; add --source {label}=FILE")
+        if sources[label].fingerprint != fingerprint:
+            raise BadInput(f"recipe: source {label!r} holds other rows than those it was made with; give the same file")
+    return build(recipe, sources[labels[0]], sources[labels[1]], low_label=labels[0], high_label=labels[1])
+
+
+def _whole(source: Dataset, rows: int, rng: np.random.Generator) -> Dataset:
+    """Whole episodes without replacement, the pool over again when it is used up, until `rows` are reached."""
+    chosen: list[np.ndarray] = []
+    while rows > 0:
+        order = rng.permutation(len(source.episodes))
+        reached = np.cumsum(source.episodes.length[order])
+        order = order[: int(np.searchsorted(reached, rows)) + 1]
+        chosen.append(order)
+        rows -= int(source.episodes.length[order].sum())
+    return source.select(np.concatenate(chosen) if chosen else np.zeros(0, int))
+
+
+def _segments(source: Dataset, rows: int, rng: np.random.Generator) -> Dataset:
+    """One segment from each episode in random order, over and over, until `rows` are reached."""
+    table = source.episodes
+    chosen: list[Episodes] = []
+    while rows > 0:
+        order = rng.permutation(len(table))
+        whole = table.take(order)
+        length = np.minimum(rng.integers(SEGMENT[0], SEGMENT[1] + 1, len(order)), whole.length)
+        offset = (rng.random(len(order)) * (whole.length - length + 1)).astype(np.int64)
+        piece = dataclasses.replace(
+            whole,
+            slot=whole.slot + offset,
+            length=length,
+            terminated=whole.terminated & (offset + length == whole.length),
+            origin=whole.origin,
+            offset=whole.offset + offset,
+        )
+        piece = piece.take(np.arange(min(int(np.searchsorted(np.cumsum(length), rows)) + 1, len(order))))
+        chosen.append(piece)
+        rows -= int(piece.length.sum())
+    if not chosen:
+        return source.select(np.zeros(0, int))
+    columns = {n: np.concatenate([piece.columns[n] for piece in chosen]) for n in chosen[0].columns}
+    return dataclasses.replace(source, episodes=Episodes(**columns))

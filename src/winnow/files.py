@@ -1,0 +1,41 @@
+"""Writing a file so that it is either the old one or the new one, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from winnow.errors import BadInput
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; it takes the place of `path` when the block ends well."""
+    path = Path(path)
+    if path.is_dir():
+        raise BadInput(f"{path}: is a folder; give the name of a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp" + path.suffix, dir=path.parent)
+        os.fchmod(handle, 0o644)
+        os.close(handle)
+    except OSError as error:
+        raise BadInput(f"{path}: can't be written ({error.strerror}); choose another place") from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise BadInput(f"{path}: can't be written ({error.strerror or error}); nothing was changed") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,129 @@
+"""Networks as plain pytrees: an init and an apply for each, and the optimiser step they share.
+
+A flax or equinox module fits in three lines: keep its parameters as the pytree and call its apply where `mlp` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from winnow.types import Array
+
+Params = Any
+
+
+def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[dict[str, Array]]:
+    """Layers of a multilayer perceptron: orthogonal weights, zero biases."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    scales = [2**0.5] * (len(sizes) - 2) + [last_scale]
+    return [
+        {"w": jax.nn.initializers.orthogonal(scale)(k, (i, o), jnp.float32), "b": jnp.zeros(o)}
+        for k, scale, i, o in zip(keys, scales, sizes, sizes[1:], strict=False)
+    ]
+
+
+def mlp(params: Sequence[Mapping[str, Array]], x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+    """ReLU layers and a linear last one. Dropout (while learning: with a key) follows each ReLU."""
+    for depth, layer in enumerate(params[:-1]):
+        x = jax.nn.relu(x @ layer["w"] + layer["b"])
+        if dropout > 0 and key is not None:
+            keep = jax.random.bernoulli(jax.random.fold_in(key, depth), 1 - dropout, x.shape)
+            x = jnp.where(keep, x / (1 - dropout), 0.0)
+    return x @ params[-1]["w"] + params[-1]["b"]
+
+
+def scalar(params: Params, *inputs: Array) -> Array:
+    """A network with one output, fed with its inputs side by side: [..., I] -> [...]."""
+    return mlp(params, jnp.concatenate(inputs, axis=-1))[..., 0]
+
+
+def twins_init(key: Array, sizes: Sequence[int]) -> Params:
+    """Two networks of one shape, stacked so that each layer is one batched product."""
+    return jax.vmap(lambda k: mlp_init(k, sizes))(jax.random.split(key, 2))
+
+
+def twins(params: Params, *inputs: Array) -> Array:
+    """Both networks on the same inputs: [2, ...]."""
+    return jax.vmap(lambda one: scalar(one, *inputs))(params)
+
+
+# --------------------------------------------------------------------------------------------- policy heads
+
+
+def gaussian_init(key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> Params:
+    """A Gaussian policy with a tanh mean and a standard deviation that does not depend on the state."""
+    return {"mean": mlp_init(key, (obs_dim, *hidden, action_dim), last_scale=0.01), "log_std": jnp.zeros(action_dim)}
+
+
+def gaussian_mean(params: Params, obs: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+    return jnp.tanh(mlp(params["mean"], obs, dropout, key))
+
+
+def gaussian_log_prob(params: Params, obs: Array, action: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+    """log π(a|s), log-std kept in [−5, 2]."""
+    log_std = jnp.clip(params["log_std"], -5.0, 2.0)
+    scaled = (action - gaussian_mean(params, obs, dropout, key)) / jnp.exp(log_std)
+    return jnp.sum(-0.5 * scaled**2 - log_std - 0.5 * jnp.log(2 * jnp.pi), axis=-1)
+
+
+def squashed_init(key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> Params:
+    """A tanh-Gaussian policy whose mean and log-std both depend on the state."""
+    return mlp_init(key, (obs_dim, *hidden, 2 * action_dim), last_scale=0.01)
+
+
+def squashed_mean(params: Params, obs: Array) -> Array:
+    return jnp.tanh(jnp.split(mlp(params, obs), 2, axis=-1)[0])
+
+
+def squashed_sample(params: Params, obs: Array, key: Array, samples: tuple[int, ...] = ()) -> tuple[Array, Array]:
+    """Actions drawn from the policy and their log-probabilities: [*samples, ..., A] and [*samples, ...]."""
+    mean, log_std = jnp.split(mlp(params, obs), 2, axis=-1)
+    log_std = jnp.clip(log_std, -20.0, 2.0)
+    noise = jax.random.normal(key, (*samples, *mean.shape))
+    raw = mean + jnp.exp(log_std) * noise
+    # log(1 − tanh²(x)) = 2 (log 2 − x − softplus(−2x)), which does not round to log 0
+    squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
+    log_prob = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash, axis=-1)
+    return jnp.tanh(raw), log_prob
+
+
+# ------------------------------------------------------------------------------------------------ learning
+
+
+class Adam(NamedTuple):
+    """Adam's moments for a dictionary of parameter groups."""
+
+    moments: optax.OptState
+
+
+def adam_init(params: Mapping[str, Params]) -> Adam:
+    return Adam(optax.scale_by_adam().init(params))
+
+
+def adam_step(
+    params: dict[str, Params], grads: dict[str, Params], adam: Adam, rate: float | Array | Mapping[str, Any]
+) -> tuple[dict[str, Params], Adam]:
+    """One Adam step. `rate` is one learning rate, or one for each parameter group; any of them may be traced."""
+    direction, moments = optax.scale_by_adam().update(grads, adam.moments)
+    assert isinstance(direction, dict)
+
+    def move(name: str) -> Params:
+        step = rate[name] if isinstance(rate, Mapping) else rate
+        return jax.tree.map(lambda p, d: p - step * d, params[name], direction[name])
+
+    return {name: move(name) for name in params}, Adam(moments)
+
+
+def cosine(progress: Array) -> Array:
+    """A factor that falls from 1 to 0 as progress goes from 0 to 1."""
+    return 0.5 * (1 + jnp.cos(jnp.pi * progress))
+
+
+def track(target: Params, online: Params, rate: float | Array) -> Params:
+    """Move a target network a little towards the online one."""
+    return jax.tree.map(lambda t, o: t + rate * (o - t), target, online)

@@ -1,0 +1,358 @@
+"""Many runs as one compiled program.
+
+Runs whose algorithm and weighter agree in everything but numbers are packed: stacked along a leading axis and stepped
+together. They share one arena of rows on the device. A run is a *lane*: its key, its float settings, and where in the
+shared tables its rows, its alias table and its initial states begin.
+
+This module knows no plug-in by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winnow.data.dataset import Arena, Dataset
+from winnow.data.scaling import action_transform, reward_transform, unit_transform
+from winnow.samplers import Sampler, alias_table
+from winnow.types import Algorithm, Array, Batch, Metrics, Spec, State, Weighter
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: a dataset, how it is drawn from, how rows are weighed, what is learnt, and a seed."""
+
+    dataset: Dataset
+    algorithm: Algorithm
+    sampler: Sampler
+    weighter: Weighter
+    seed: int = 0
+    name: str = "run"
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.dataset.obs_dim, self.dataset.action_dim, len(self.dataset))
+
+    @property
+    def shape(self) -> Hashable:
+        """Runs with the same one are compiled into one program."""
+        structure = jax.tree.structure((self.algorithm, self.weighter))
+        return structure, self.dataset.obs_dim, self.dataset.action_dim
+
+
+class Tables(NamedTuple):
+    """What all lanes read: rows in slots, and for each dataset and sampler a stretch of the flat tables."""
+
+    obs: Array  # [S, O]
+    action: Array  # [S, A]
+    reward: Array  # [S]
+    terminal: Array  # [S]
+    slot: Array  # [rows of all datasets] the slot of each row
+    episode: Array  # [rows of all datasets] the episode of each row; empty where no weighter asks for it
+    start: Array  # [starts of all datasets] slots of initial states
+    keep: Array  # [rows of all dataset × sampler pairs] alias tables
+    other: Array
+
+
+class Lane(NamedTuple):
+    """What differs between the runs of a pack, and does not change while they train."""
+
+    key: Array
+    algorithm: Any
+    weighter: Any
+    first_row: Array  # where its dataset begins in `slot` and `episode`
+    rows: Array
+    first_start: Array
+    starts: Array
+    first_alias: Array
+    mean: Array  # [O] of the dataset's observations: weighters read standardised ones
+    std: Array
+    shift: Array  # [O] for the algorithm: mean and std, or 0 and 1 where it reads raw observations
+    scale: Array
+    reward: Array  # [2] scale and shift of the algorithm's reward
+    unit: Array  # [2] scale and shift to the weighter's reward in [0, 1]
+    action_centre: Array  # [A]
+    action_half: Array
+
+
+class Learner(NamedTuple):
+    """What changes: the two states, and the sums of the metrics since the last report."""
+
+    weighter: State
+    algorithm: State
+    sums: Metrics
+
+
+# ------------------------------------------------------------------------------------------------- batches
+
+
+def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, progress: Array) -> Batch:
+    """Rows by number, with raw observations."""
+    slot = tables.slot[lane.first_row + row]
+    raw = tables.reward[slot]
+    return Batch(
+        obs=tables.obs[slot],
+        action=(tables.action[slot] - lane.action_centre) / lane.action_half,
+        reward=lane.reward[0] * raw + lane.reward[1],
+        next_obs=tables.obs[slot + 1],
+        terminal=tables.terminal[slot],
+        unit_reward=lane.unit[0] * raw + lane.unit[1],
+        start_obs=tables.obs[tables.start[lane.first_start + start]],
+        row=row,
+        step=step,
+        progress=progress,
+    )
+
+
+def scaled(batch: Batch, shift: Array, scale: Array) -> Batch:
+    """The batch with its observations as (obs − shift) / scale."""
+    obs, following, start = ((x - shift) / scale for x in (batch.obs, batch.next_obs, batch.start_obs))
+    return batch._replace(obs=obs, next_obs=following, start_obs=start)
+
+
+def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progress: Array) -> Batch:
+    """`size` rows with replacement, each in two look-ups of the alias table, and as many initial states."""
+    k_column, k_keep, k_start = jax.random.split(key, 3)
+    column = jax.random.randint(k_column, (size,), 0, lane.rows)
+    kept = jax.random.uniform(k_keep, (size,)) < tables.keep[lane.first_alias + column]
+    row = jnp.where(kept, column, tables.other[lane.first_alias + column])
+    return gather(tables, lane, row, jax.random.randint(k_start, (size,), 0, lane.starts), step, progress)
+
+
+# ------------------------------------------------------------------------------------------------ programs
+
+
+def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: Array, batch_size: int) -> Learner:
+    """One step of one run: draw, weigh, learn. The algorithm sees the weights from before the weighter's update."""
+    k_draw, k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, step), 3)
+    batch = draw(tables, lane, k_draw, batch_size, step, progress)
+    weighter, weights, weighed = lane.weighter.update(
+        learner.weighter, scaled(batch, lane.mean, lane.std), jax.random.fold_in(k_weighter, 0)
+    )
+    algorithm, learnt = lane.algorithm.update(
+        learner.algorithm, scaled(batch, lane.shift, lane.scale), weights, k_algorithm
+    )
+    sums = jax.tree.map(jnp.add, learner.sums, weighed | learnt) if learner.sums else weighed | learnt
+    return Learner(weighter, algorithm, sums)
+
+
+def advance(
+    tables: Tables, lanes: Lane, learners: Learner, first: Array, total: Array, count: int | Array, *, batch_size: int
+) -> Learner:
+    """`count` steps of every lane, beginning with step `first`."""
+    alone = lanes.rows.shape[0] == 1  # one run needs no batched products: it is the plain loop
+
+    def step_all(i: Array, learners: Learner) -> Learner:
+        step = first + i
+        one = partial(update, step=step, progress=step / total, batch_size=batch_size)
+        return one(tables, lanes, learners) if alone else jax.vmap(one, (None, 0, 0))(tables, lanes, learners)
+
+    if alone:
+        lanes, learners = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (lanes, learners))
+    learners = jax.lax.fori_loop(0, count, step_all, learners)
+    return jax.tree.map(lambda leaf: leaf[None], learners) if alone else learners
+
+
+def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int) -> Learner:
+    """Fresh states and empty sums for every lane."""
+
+    def start(lane: Lane) -> Learner:
+        k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, 2**31 - 1))
+        return Learner(lane.weighter.init(k_weighter, spec), lane.algorithm.init(k_algorithm, spec), {})
+
+    learners = jax.vmap(start)(lanes)
+    one = partial(update, step=jnp.zeros((), int), progress=jnp.zeros(()), batch_size=batch_size)
+    shapes = jax.eval_shape(jax.vmap(one, (None, 0, 0)), tables, lanes, learners)
+    return learners._replace(sums=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.sums))
+
+
+def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learner:
+    """Let every lane's weighter look at its whole dataset (padded to `rows` rows; the padding has episode `rows`)."""
+
+    def one(lane: Lane, learner: Learner) -> Learner:
+        index = jnp.arange(rows)
+        inside = index < lane.rows
+        episode = jnp.where(inside, tables.episode[lane.first_row + jnp.minimum(index, lane.rows - 1)], rows)
+        return learner._replace(weighter=lane.weighter.refresh(learner.weighter, _fetcher(tables, lane), episode))
+
+    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+
+
+def score(tables: Tables, lane: Lane, learner: Learner, row: Array) -> Array:
+    """log w of the rows with these numbers."""
+    return lane.weighter.log_weight(learner.weighter, _fetcher(tables, lane)(row))
+
+
+def _fetcher(tables: Tables, lane: Lane) -> Any:
+    """Rows by number as the weighter reads them. A row keeps its initial state between calls."""
+
+    def fetch(row: Array) -> Batch:
+        row = jnp.minimum(row, lane.rows - 1)
+        # Spread rows over the initial states by a fixed odd multiplier instead of drawing them.
+        start = ((row.astype(jnp.uint32) * jnp.uint32(2654435761)) % lane.starts.astype(jnp.uint32)).astype(jnp.int32)
+        zero = jnp.zeros((), int)
+        return scaled(gather(tables, lane, row, start, zero, jnp.zeros(())), lane.mean, lane.std)
+
+    return fetch
+
+
+# ---------------------------------------------------------------------------------------------------- pack
+
+
+class Pack:
+    """Runs of one shape on the device: advance them, read their metrics, take out what they learnt."""
+
+    def __init__(self, runs: Sequence[Run], steps: int, batch_size: int) -> None:
+        self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
+        self.step = 0
+        self._since = 0  # steps in the sums
+        self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
+        self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes)
+        first = runs[0].spec
+        self.spec = first._replace(rows=max(len(run.dataset) for run in runs))
+        start = jax.jit(start_learners, static_argnames=("spec", "batch_size"))
+        self.learners: Learner = start(self.tables, self.lanes, spec=self.spec, batch_size=batch_size)
+
+    @cached_property
+    def _advance(self) -> Any:
+        # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a
+        # length that may vary lets progress be shown as often as one likes.
+        static = ("batch_size",) if jax.default_backend() == "cpu" else ("batch_size", "count")
+        return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
+
+    @cached_property
+    def _refresh(self) -> Any:
+        return jax.jit(refresh, static_argnames=("rows",), donate_argnames=("learners",))
+
+    def advance(self, count: int) -> None:
+        """Train every run for `count` more steps. Returns before the device has finished."""
+        first, total = jnp.asarray(self.step), jnp.asarray(self.steps)
+        self.learners = self._advance(
+            self.tables, self.lanes, self.learners, first, total, count=count, batch_size=self.batch_size
+        )
+        self.step += count
+        self._since += count
+
+    def wait(self) -> None:
+        jax.block_until_ready(self.learners.sums)
+
+    def end_chunk(self) -> dict[str, np.ndarray]:
+        """Mean metrics of each run since the last call; then refresh the weighters that ask for it."""
+        means = {name: np.asarray(total) / max(self._since, 1) for name, total in self.learners.sums.items()}
+        self._since = 0
+        self.learners = self.learners._replace(sums=jax.tree.map(jnp.zeros_like, self.learners.sums))
+        if self.refreshes:
+            self.learners = self._refresh(self.tables, self.lanes, self.learners, rows=self.spec.rows)
+        return means
+
+    def lane(self, number: int) -> tuple[Lane, Learner]:
+        """One run's settings and states, on their own."""
+        lane, learner = jax.tree.map(lambda leaf: leaf[number], (self.lanes, self.learners))
+        return lane, learner
+
+    def log_weights(self, number: int, block: int = 65_536) -> np.ndarray:
+        """[rows] log w of every row of one run's dataset, up to a constant."""
+        lane, learner = self.lane(number)
+        rows, scorer = len(self.runs[number].dataset), jax.jit(score)
+        parts = []
+        for low in range(0, rows, block):
+            index = np.minimum(np.arange(low, low + min(block, rows)), rows - 1)
+            parts.append(np.asarray(scorer(self.tables, lane, learner, index)))
+        return np.concatenate(parts)[:rows]
+
+
+def packs(runs: Sequence[Run], largest: int | None = None) -> list[list[Run]]:
+    """Runs grouped by shape, in the order in which shapes first appear, in packs of at most `largest`."""
+    groups: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.shape, []).append(run)
+    size = largest or len(runs)
+    return [group[low : low + size] for group in groups.values() for low in range(0, len(group), size)]
+
+
+def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
+    """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are laid once."""
+    arenas: dict[Arena, int] = {}
+    size = 0
+    for arena in (arena for run in runs for arena in run.dataset.arenas):
+        if arena not in arenas:
+            arenas[arena] = size
+            size += arena.slots
+    slot, episode, start, alias = _Stretches(), _Stretches(), _Stretches(), _Stretches()
+    lanes: list[Lane] = []
+    for run in runs:
+        data = run.dataset
+        moved = np.asarray([arenas[arena] for arena in data.arenas]) - data.arena_offsets[:-1]
+        block = np.repeat(moved[data.episodes.arena], data.episodes.length)
+        first_row = slot.add(id(data), lambda d=data, b=block: (d.slot + b).astype(np.int32))
+        if with_episodes:
+            episode.add(id(data), lambda d=data: d.episode.astype(np.int32))
+        where = block if not data.has_episodes else moved[data.episodes.arena]
+        first_start = start.add(id(data), lambda d=data, w=where: (d.start_slot + w).astype(np.int32))
+        first_alias = alias.add((id(data), run.sampler), lambda r=run: alias_table(r.sampler.probabilities(r.dataset)))
+        mean, std = data.obs_moments
+        shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
+        centre, half = action_transform(data)
+        lane = Lane(
+            key=jax.random.key_data(jax.random.key(run.seed)),
+            algorithm=run.algorithm,
+            weighter=run.weighter,
+            first_row=np.int32(first_row),
+            rows=np.int32(len(data)),
+            first_start=np.int32(first_start),
+            starts=np.int32(len(data.start_slot)),
+            first_alias=np.int32(first_alias),
+            mean=mean,
+            std=std,
+            shift=shift,
+            scale=scale,
+            reward=np.float32(reward_transform(data, run.algorithm.reward_scaling)),
+            unit=np.float32(unit_transform(data)),
+            action_centre=centre,
+            action_half=half,
+        )
+        lanes.append(lane)
+
+    def arena_column(field: str, dtype: Any) -> Array:
+        return jnp.asarray(np.concatenate([np.asarray(getattr(arena, field), dtype) for arena in arenas]))
+
+    tables = Tables(
+        obs=arena_column("obs", np.float32),
+        action=arena_column("action", np.float32),
+        reward=arena_column("reward", np.float32),
+        terminal=arena_column("terminal", np.float32),
+        slot=jnp.asarray(slot.flat()),
+        episode=jnp.asarray(episode.flat() if with_episodes else np.zeros(0, np.int32)),
+        start=jnp.asarray(start.flat()),
+        keep=jnp.asarray(np.concatenate([table.keep for table in alias.parts])),
+        other=jnp.asarray(np.concatenate([table.other for table in alias.parts])),
+    )
+    stacked: Any = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *lanes)
+    return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))
+
+
+class _Stretches:
+    """Arrays laid end to end, each once for its name."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self._begins: dict[Hashable, int] = {}
+        self._size = 0
+
+    def add(self, name: Hashable, make: Any) -> int:
+        """Where the array with this name begins; it is made if it is new."""
+        if name not in self._begins:
+            part = make()
+            self.parts.append(part)
+            self._begins[name] = self._size
+            self._size += len(part[0]) if isinstance(part, tuple) else len(part)
+        return self._begins[name]
+
+    def flat(self) -> np.ndarray:
+        return np.concatenate(self.parts)

@@ -1,0 +1,131 @@
+"""The seam: what passes between the data, a weighter and an algorithm, and what a plug-in is.
+
+This module knows no plug-in. A plug-in imports from here and from `nets`, and from nothing later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+
+from winnow.errors import BadInput
+
+Array = jax.Array
+Metrics = dict[str, Array]
+State = Any
+
+
+class Batch(NamedTuple):
+    """Rows drawn by a sampler. `terminal` is 1 where the task ended; a timeout is not a terminal."""
+
+    obs: Array  # [B, O]
+    action: Array  # [B, A], scaled to [-1, 1] from the dataset's bounds
+    reward: Array  # [B], scaled and shifted as the algorithm asked
+    next_obs: Array  # [B, O]
+    terminal: Array  # [B]
+    unit_reward: Array  # [B] the raw reward, min-max scaled over the dataset: what weighters read
+    start_obs: Array  # [B, O] an initial state drawn at random: where a terminal leads back to
+    row: Array  # [B] the row's number in its dataset
+    step: Array  # [] int: how many updates came before this one; the same for every run of a pack
+    progress: Array  # [] the part of the run that is done: 0 at its first update, for schedules
+
+
+class Weights(NamedTuple):
+    """How much each row counts. Both are ≥ 0 and sum to 1 over the batch; no gradient flows through them."""
+
+    sa: Array  # [B] where the dataset's action is judged
+    s: Array  # [B] where the policy's own action is
+
+
+class Spec(NamedTuple):
+    """What a plug-in must know of the data before it can make its parameters."""
+
+    obs_dim: int
+    action_dim: int
+    rows: int  # rows in the dataset (in a pack: in the largest one)
+    action_kind: Literal["continuous"] = "continuous"  # "discrete" will carry the number of choices in action_dim
+
+
+class Weighter(Protocol):
+    """Learns how much a drawn row counts. Optional: `check`, `refreshes` and `refresh` (see weighters/__init__.py)."""
+
+    def init(self, key: Array, spec: Spec) -> State: ...
+
+    def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Weights, Metrics]: ...
+
+    def log_weight(self, state: State, batch: Batch) -> Array:
+        """log w of each row, up to a constant that is the same for all rows."""
+        ...
+
+
+class Algorithm(Protocol):
+    """Turns a batch and its weights into a better policy."""
+
+    @property
+    def standardise(self) -> bool:
+        """Whether it reads standardised observations or raw ones."""
+        ...
+
+    @property
+    def reward_scaling(self) -> str:
+        """How it wants rewards: see `data.scaling.reward_transform`."""
+        ...
+
+    def init(self, key: Array, spec: Spec) -> State: ...
+
+    def update(self, state: State, batch: Batch, weights: Weights, key: Array) -> tuple[State, Metrics]: ...
+
+    def act(self, state: State, obs: Array) -> Array:
+        """The policy's mean action in [-1, 1] for observations [..., O]."""
+        ...
+
+
+Fetch = Callable[[Array], Batch]  # row numbers [n] -> those rows as a batch
+
+
+def expect(weight: Array, value: Array) -> Array:
+    """E_w[value]: the only way a loss is reduced over a batch."""
+    return jnp.sum(weight * value)
+
+
+# --------------------------------------------------------------------------------- a config is a plug-in
+
+T = TypeVar("T")
+
+
+def setting(default: Any, *, low: float | None = None, high: float | None = None, static: bool = False) -> Any:
+    """A field with an allowed range (inclusive), or a float that the program is compiled for (`static`)."""
+    return dataclasses.field(default=default, metadata={"low": low, "high": high, "static": static})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(setting, dataclasses.field))
+def plugin(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose float fields are pytree leaves, so that `vmap` can run over settings.
+
+    Everything else (integers, words, network sizes, floats marked static) is part of the compiled program, and
+    runs are packed together only where it agrees.
+    """
+    frozen: Any = dataclasses.dataclass(frozen=True)(cls)
+    kind = typing.get_type_hints(frozen)
+    fields = dataclasses.fields(frozen)
+    leaves = [field.name for field in fields if kind[field.name] is float and not field.metadata.get("static")]
+    return jax.tree_util.register_dataclass(frozen, leaves, [f.name for f in fields if f.name not in leaves])
+
+
+def check_settings(config: Any, where: str) -> None:
+    """Refuse a setting outside its range or its choices, before anything is compiled."""
+    kind = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if typing.get_origin(kind[field.name]) is Literal and value not in typing.get_args(kind[field.name]):
+            choices = ", ".join(map(repr, typing.get_args(kind[field.name])))
+            raise BadInput(f"{where}.{field.name} is {value!r}; choose one of {choices}")
+        low, high = field.metadata.get("low"), field.metadata.get("high")
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            span = f"at least {low}" if high is None else f"at most {high}" if low is None else f"in [{low}, {high}]"
+            raise BadInput(f"{where}.{field.name} is {value}; it must be {span}")

@@ -1,0 +1,16 @@
+"""Weighters: how much a drawn row counts, learnt beside the policy. One file each; a new one is a line here.
+
+A weighter has `init`, `update` and `log_weight` (`winnow.types.Weighter`). It may also have
+- `check(dataset)`: refuse a dataset it can't weigh, before anything is compiled;
+- `refreshes` and `refresh(state, fetch, episode) -> state`: called between chunks with the whole dataset, where
+  `fetch(rows)` gives any rows as a batch and `episode` [rows] numbers the episode of each row.
+"""
+
+from winnow.weighters.density import Density
+from winnow.weighters.dual import Dual
+from winnow.weighters.fixed import Fixed
+from winnow.weighters.none import NoWeights
+
+WEIGHTERS: dict[str, type] = {"none": NoWeights, "density": Density, "dual": Dual, "fixed": Fixed}
+
+__all__ = ["WEIGHTERS", "Density", "Dual", "Fixed", "NoWeights"]

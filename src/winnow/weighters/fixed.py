@@ -1,0 +1,67 @@
+"""Weights that were made elsewhere: one number a row, read from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from winnow.data.dataset import Dataset
+from winnow.errors import BadInput
+from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
+from winnow.weighters.diagnostics import diagnose
+
+
+@plugin
+class Fixed:
+    """w(row) from a file that `winnow weights` wrote, or any .npy or Parquet file with one weight a row."""
+
+    path: str = ""
+    """A .npy file with one number ≥ 0 a row (or with a field `weight`), or a Parquet file with a column `weight`."""
+
+    def check(self, dataset: Dataset) -> None:
+        weight = read_weights(self.path)
+        if len(weight) != len(dataset):
+            raise BadInput(f"{self.path}: holds {len(weight)} weights, the dataset has {len(dataset)} rows")
+
+    def init(self, key: Array, spec: Spec) -> Array:
+        """The table of log weights, as long as the longest dataset of the pack."""
+        with np.errstate(divide="ignore"):
+            table = np.log(read_weights(self.path))
+        return jnp.asarray(np.pad(table, (0, spec.rows - len(table))), jnp.float32)
+
+    def update(self, state: Array, batch: Batch, key: Array) -> tuple[Array, Weights, Metrics]:
+        weight = jnp.exp(state[batch.row])
+        total = jnp.sum(weight)
+        # A batch of nothing but zero weights must not divide by zero; no row of it teaches anything.
+        weight = jnp.where(total > 0, weight / jnp.where(total > 0, total, 1.0), 0.0)
+        return state, Weights(weight, weight), diagnose(weight, batch)
+
+    def log_weight(self, state: Array, batch: Batch) -> Array:
+        return state[batch.row]
+
+
+def read_weights(path: str) -> np.ndarray:
+    """One weight a row, checked."""
+    if not path:
+        raise BadInput("weighter.path is empty; give the file that holds one weight a row")
+    try:
+        if Path(path).suffix == ".parquet":
+            import pyarrow.parquet
+
+            weight = pyarrow.parquet.read_table(path, columns=["weight"])["weight"].to_numpy()
+        else:
+            weight = np.load(path, allow_pickle=False)
+            weight = weight["weight"] if weight.dtype.names else weight
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise BadInput(f"{path}: holds no weights that can be read ({error}); give a .npy or Parquet file") from error
+    if weight.ndim != 1 or weight.dtype.kind not in "fiu":
+        raise BadInput(f"{path}: has shape {list(weight.shape)} of {weight.dtype}; it must be one number a row")
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise BadInput(f"{path}: weight, row {row}: {weight[row]} is not a finite number ≥ 0")
+    if not weight.any():
+        raise BadInput(f"{path}: all weights are 0; nothing could be learnt")
+    return weight.astype(np.float64)
