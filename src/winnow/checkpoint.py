@@ -35,25 +35,24 @@ def read_record(path: str | Path) -> dict[str, Any]:
 
 
 def load(path: str | Path, like: Any) -> Any:
-    """The tree again, in the shape of `like` (arrays, or anything with their shape and dtype)."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    """The tree again, or the part of it that `like` (arrays, or anything with their shapes) has a place for."""
+    from safetensors import SafetensorError, safe_open
 
+    places, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = []
     try:
-        arrays = load_file(path)
+        with safe_open(str(path), framework="np") as file:
+            held = set(file.keys())
+            for place, leaf in places:
+                name = _name(place)
+                if name not in held or file.get_slice(name).get_shape() != list(np.shape(leaf)):
+                    raise BadInput(f"{path}: {name} is missing or of another size; it was made with other settings")
+                leaves.append(file.get_tensor(name))
     except FileNotFoundError as error:
         raise BadInput(f"{path}: there is no such file; check the name") from error
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, SafetensorError) as error:
         raise BadInput(f"{path}: is damaged or was not written by winnow ({error})") from error
-    places, structure = jax.tree_util.tree_flatten_with_path(like)
-    names = [_name(place) for place, _ in places]
-    if set(names) != set(arrays):
-        odd = sorted(set(names) ^ set(arrays))[0]
-        raise BadInput(f"{path}: holds another kind of state ({odd} does not fit); it was made with other settings")
-    for name, (_, leaf) in zip(names, places, strict=True):
-        if arrays[name].shape != np.shape(leaf):
-            raise BadInput(f"{path}: {name} has shape {arrays[name].shape}, expected {np.shape(leaf)}")
-    return jax.tree.unflatten(structure, [arrays[name] for name in names])
+    return jax.tree.unflatten(structure, leaves)
 
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:

@@ -84,8 +84,10 @@ def _known(name: str, table: dict[str, Any], what: str) -> str:
 
 def record(config: Any) -> dict[str, Any]:
     """A plug-in as plain JSON: its registered name and its settings."""
-    name = next(n for table in (ALGORITHMS, WEIGHTERS, SAMPLERS) for n, kind in table.items() if kind is type(config))
-    return {"name": name} | {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    kinds = {kind: name for table in (ALGORITHMS, WEIGHTERS, SAMPLERS) for name, kind in table.items()}
+    if type(config) not in kinds:
+        raise BadInput(f"{type(config).__name__} is not registered; add it to ALGORITHMS, WEIGHTERS or SAMPLERS by name")
+    return {"name": kinds[type(config)]} | {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
 
 
 def from_record(saved: dict[str, Any], table: dict[str, type]) -> Any:

@@ -18,12 +18,16 @@ Params = Any
 
 
 def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[dict[str, Array]]:
-    """Layers of a multilayer perceptron: orthogonal weights, zero biases."""
+    """Layers of a multilayer perceptron: normal weights that keep the size of what passes, zero biases.
+
+    Not orthogonal ones: their batched QR stops for good on a two-core machine (jaxlib 0.10.2 waits inside LAPACK for
+    the very threads it runs on), and the two differ little at these widths.
+    """
     keys = jax.random.split(key, len(sizes) - 1)
-    scales = [2**0.5] * (len(sizes) - 2) + [last_scale]
+    gains = [2**0.5] * (len(sizes) - 2) + [last_scale]
     return [
-        {"w": jax.nn.initializers.orthogonal(scale)(k, (i, o), jnp.float32), "b": jnp.zeros(o)}
-        for k, scale, i, o in zip(keys, scales, sizes, sizes[1:], strict=False)
+        {"w": gain / i**0.5 * jax.random.normal(k, (i, o)), "b": jnp.zeros(o)}
+        for k, gain, i, o in zip(keys, gains, sizes, sizes[1:], strict=False)
     ]
 
 

@@ -14,6 +14,7 @@ from winnow import checkpoint
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.methods import from_record
+from winnow.pack import act
 from winnow.types import Algorithm, Spec, State
 
 
@@ -30,30 +31,32 @@ class Policy:
 
     @cached_property
     def _act(self) -> Any:
-        def act(state: State, obs: Any) -> Any:
-            unit = self.algorithm.act(state, (obs - self.shift) / self.scale)
-            return self.action_centre + self.action_half * unit
-
-        return jax.jit(act)
+        return jax.jit(lambda state, obs: act(self, state, obs))
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         """Actions for observations [..., O]."""
         obs = np.asarray(obs, np.float32)
         if obs.shape[-1:] != self.shift.shape:
-            raise BadInput(f"the policy reads {len(self.shift)} numbers an observation, it was given {obs.shape[-1:]}")
+            raise BadInput(f"the policy reads {len(self.shift)} numbers an observation; this one has {obs.shape}")
         return np.asarray(self._act(self.state, obs))
+
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        names = ("shift", "scale", "action_centre", "action_half")
+        return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in names}}
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """The policy of a finished run: a file that `winnow train` wrote."""
         record = checkpoint.read_record(path)
         try:
-            algorithm = from_record(record["algorithm"], ALGORITHMS)
-            spec = Spec(record["obs_dim"], record["action_dim"], record["rows"])
+            algorithm, spec = from_record(record["algorithm"], ALGORITHMS), Spec(*record["spec"])
         except (KeyError, TypeError) as error:
             raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
+        if record["failure"]:
+            raise BadInput(f"{path}: this run failed ({record['failure']}); it has no policy")
         state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
-        scaling = {name: np.zeros(spec.obs_dim) for name in ("shift", "scale")}
-        scaling |= {name: np.zeros(spec.action_dim) for name in ("action_centre", "action_half")}
-        saved = checkpoint.load_part(path, {"algorithm": state, "scaling": scaling})
+        obs, action = np.zeros(spec.obs_dim), np.zeros(spec.action_dim)
+        like = cls(algorithm, state, obs, obs, action, action).tree()
+        saved = checkpoint.load(path, like)
         return cls(algorithm, saved["algorithm"], **saved["scaling"])

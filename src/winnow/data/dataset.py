@@ -14,13 +14,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from winnow.errors import BadInput
 
 Kind = Literal["episodes", "continuing", "bag"]
+Side = Sequence[float] | np.ndarray | float
+"""A bound of the actions: one number for each column, or one for all."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,14 @@ class Dataset:
     arenas: tuple[Arena, ...]
     episodes: Episodes
     meta: Meta = dataclasses.field(default_factory=Meta)
+    path: str | None = None
+    """What to open to have it again, where it came from a file."""
 
     def __len__(self) -> int:
         return int(self.episodes.length.sum())
 
     def __repr__(self) -> str:
-        shape = f"{len(self):,} rows in {len(self.episodes):,} {'pieces' if self.meta.kind != 'episodes' else 'episodes'}"
+        shape = f"{len(self):,} rows in {len(self.episodes):,} {'episodes' if self.has_episodes else 'pieces'}"
         return f"Dataset({self.meta.name!r}: {shape}, obs {self.obs_dim}, action {self.action_dim}, {self.meta.kind})"
 
     @property
@@ -229,18 +234,19 @@ class Dataset:
     @cached_property
     def obs_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation (at least 1e-3, so that a constant column stays finite) of observations."""
-        total, square, block = 0.0, 0.0, 1 << 18
+        total, square, block = np.zeros(self.obs_dim), np.zeros(self.obs_dim), 1 << 18
         for low in range(0, len(self), block):
             part = self._take("obs", self.slot[low : low + block]).astype(np.float64)
             total, square = total + part.sum(axis=0), square + (part**2).sum(axis=0)
         mean = total / len(self)
-        return mean.astype(np.float32), np.maximum(np.sqrt(np.maximum(square / len(self) - mean**2, 0)), 1e-3).astype("f4")
+        deviation = np.sqrt(np.maximum(square / len(self) - mean**2, 0))
+        return mean.astype(np.float32), np.maximum(deviation, 1e-3).astype(np.float32)
 
     # -------------------------------------------------------------------------------------- other datasets
 
     def select(self, episodes: np.ndarray) -> Dataset:
         """A dataset of some of these episodes; no row is copied."""
-        return dataclasses.replace(self, episodes=self.episodes.take(np.asarray(episodes)))
+        return dataclasses.replace(self, episodes=self.episodes.take(np.asarray(episodes)), path=None)
 
     def describe(self, **changes: Any) -> Dataset:
         """The same rows with another description."""
@@ -267,7 +273,9 @@ class Dataset:
                 digest.update(np.ascontiguousarray(column).data)
         for name in ("length", "terminated", "source", "offset"):
             digest.update(np.ascontiguousarray(getattr(self.episodes, name)).data)
-        digest.update(json.dumps([self.meta.kind, self.meta.sources, self.meta.return_range]).encode())
+        meta = self.meta
+        said = [meta.kind, meta.sources, meta.return_range, meta.action_low, meta.action_high]
+        digest.update(json.dumps(said).encode())
         return digest.hexdigest()
 
 
@@ -275,18 +283,19 @@ class Dataset:
 
 
 def from_arrays(
-    observations: np.ndarray,
-    actions: np.ndarray,
-    rewards: np.ndarray,
-    terminals: np.ndarray | None = None,
-    timeouts: np.ndarray | None = None,
-    next_observations: np.ndarray | None = None,
+    observations: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    terminals: ArrayLike | None = None,
+    timeouts: ArrayLike | None = None,
+    next_observations: ArrayLike | None = None,
     *,
     kind: Kind | None = None,
     max_steps: int | None = None,
-    action_bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+    action_bounds: tuple[Side, Side] | None = None,
     where: str = "arrays",
-    seeds: np.ndarray | None = None,
+    ends: ArrayLike | None = None,
+    per_row: Mapping[str, ArrayLike] | None = None,
     **meta: Any,
 ) -> Dataset:
     """A dataset from one array a column, checked: the way every opener goes.
@@ -295,13 +304,21 @@ def from_arrays(
     the following row's observation marks an end, or else `max_steps` does. An end that is not terminal and has no
     recorded next observation costs its last row: its state becomes the final observation. Say `kind="continuing"`
     for a recording with no ends and `kind="bag"` for unordered rows.
+
+    `ends` marks last rows of episodes that time out unless they are terminal. `per_row` gives columns of the episode
+    table (source, seed, origin, offset) by row; an episode takes the value of its first one.
     """
-    n = len(rewards)
-    obs = _matrix(observations, "observations", n, where)
-    action = _matrix(actions, "actions", n, where)
+    if kind not in (None, *get_args(Kind)):
+        raise BadInput(f"{where}: kind is {kind!r}; it is one of {', '.join(get_args(Kind))}")
+    if max_steps is not None and max_steps < 1:
+        raise BadInput(f"{where}: max_steps is {max_steps}; an episode has at least one step")
     reward = _numbers(rewards, "rewards", where)
+    reward = reward[:, 0] if reward.ndim == 2 and reward.shape[1] == 1 else reward
     if reward.ndim != 1:
         raise BadInput(f"{where}: rewards has shape {list(reward.shape)}; it must be one number a row")
+    n = len(reward)
+    obs = _matrix(observations, "observations", n, where)
+    action = _matrix(actions, "actions", n, where)
     terminal = _flags(terminals, "terminals", n, where)
     timeout = _flags(timeouts, "timeouts", n, where)
     following = None if next_observations is None else _matrix(next_observations, "next_observations", n, where)
@@ -310,6 +327,8 @@ def from_arrays(
     if n == 0:
         raise BadInput(f"{where}: there are no rows")
     low, high, notes = _bounds(action, action_bounds, where)
+    if (cuts := _flags(ends, "ends", n, where)) is not None:  # where a row is terminal too, terminal it is
+        timeout = cuts if timeout is None else timeout | cuts
 
     if kind == "bag":
         if following is None:
@@ -319,18 +338,21 @@ def from_arrays(
         if terminal is not None and terminal.any():
             row = int(np.argmax(terminal))
             raise BadInput(f"{where}: terminals, row {row}: a continuing recording has no terminal; drop `continuing`")
-        end = timeout.copy() if timeout is not None else _jumps(obs, following)
+        end = _jumps(obs, following) if timeout is None else timeout | _jumps(obs, following)
     else:
         end = _episode_ends(obs, terminal, timeout, following, max_steps, where)
     terminal = np.zeros(n, bool) if terminal is None else terminal
     end[-1] = True
-    arena, table, dropped = _lay_out(obs, action, reward, terminal, end, following)
+    arena, table, first, dropped = _lay_out(obs, action, reward, terminal, end, following)
     if len(table) == 0:
         raise BadInput(f"{where}: no row has a successor; add next_observations")
     if dropped:
         notes += (f"{dropped} row(s) at a timeout had no recorded next observation and were left out",)
-    if seeds is not None and len(seeds) == len(table):
-        table = dataclasses.replace(table, seed=np.asarray(seeds, np.int64))
+    for name, values in (per_row or {}).items():
+        column = np.ravel(values)
+        if len(column) != n:
+            raise BadInput(f"{where}: {name} has {len(column)} rows, rewards has {n}; they must agree")
+        table = dataclasses.replace(table, **{name: column[first].astype(getattr(table, name).dtype)})
     described = Meta(kind=kind or "episodes", action_low=low, action_high=high, notes=notes, **meta)
     return Dataset((arena,), table, described)
 
@@ -343,19 +365,22 @@ def _numbers(values: Any, field: str, where: str) -> np.ndarray:
         out = values.astype(np.float32)
     bad = ~np.isfinite(out)
     if bad.any():
-        row = int(np.argwhere(bad)[0][0])
-        raise BadInput(f"{where}: {field}, row {row}: {values[row]} is not a finite number; remove or repair the row")
+        at = tuple(map(int, np.argwhere(bad)[0]))
+        place = "".join(f", {word} {number}" for word, number in zip(("row", "column"), at, strict=False))
+        raise BadInput(f"{where}: {field}{place}: {values[at]} is not a finite number; remove or repair the row")
     return out
 
 
 def _matrix(values: Any, field: str, n: int, where: str) -> np.ndarray:
     out = _numbers(values, field, where)
-    if len(out) != n:
+    if out.ndim and len(out) != n:
         raise BadInput(f"{where}: {field} has {len(out)} rows, rewards has {n}; they must agree")
     if out.ndim == 1:
         out = out[:, None]
     if out.ndim != 2 or out.shape[1] == 0:
-        raise BadInput(f"{where}: {field} has shape {list(out.shape)}; it must be [rows, columns] (flatten images first)")
+        raise BadInput(
+            f"{where}: {field} has shape {list(out.shape)}; it must be [rows, columns] (flatten images first)"
+        )
     return out
 
 
@@ -375,7 +400,7 @@ def _flags(values: Any, field: str, n: int, where: str) -> np.ndarray | None:
 
 
 def _bounds(
-    action: np.ndarray, given: tuple[Sequence[float], Sequence[float]] | None, where: str
+    action: np.ndarray, given: tuple[Side, Side] | None, where: str
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[str, ...]]:
     if given is None:
         if np.abs(action).max(initial=0) <= 1 + 1e-5:
@@ -383,9 +408,17 @@ def _bounds(
         low, high = action.min(axis=0), action.max(axis=0)
         high = np.where(high > low, high, low + 1)
         return tuple(map(float, low)), tuple(map(float, high)), ("action bounds not given: the range in the data",)
-    low, high = (np.broadcast_to(np.asarray(side, np.float32), action.shape[1:]) for side in given)
+    sides = [np.asarray(side, np.float32) for side in given]
+    if any(side.shape not in ((), (1,), action.shape[1:]) for side in sides):
+        sizes = " and ".join(str(side.size) for side in sides)
+        raise BadInput(
+            f"{where}: action bounds have {sizes} numbers, actions have {action.shape[1]} columns; give as many"
+        )
+    low, high = (np.broadcast_to(side, action.shape[1:]) for side in sides)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise BadInput(f"{where}: action bounds {list(low)} to {list(high)} are not finite and rising; give others")
+        raise BadInput(
+            f"{where}: action bounds {low.tolist()} to {high.tolist()} are not finite and rising; give others"
+        )
     slack = 1e-4 * (high - low)
     outside = (action < low - slack) | (action > high + slack)
     if outside.any():
@@ -399,7 +432,7 @@ def _bounds(
 
 def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Which rows agree, up to what float32 keeps of a float64 recording."""
-    return np.isclose(a, b, rtol=1e-4, atol=1e-5).all(axis=1)
+    return np.all(np.isclose(a, b, rtol=1e-4, atol=1e-5), axis=1)
 
 
 def _jumps(obs: np.ndarray, following: np.ndarray | None) -> np.ndarray:
@@ -460,8 +493,9 @@ def _lay_out(
     terminal: np.ndarray,
     end: np.ndarray,
     following: np.ndarray | None,
-) -> tuple[Arena, Episodes, int]:
-    """Rows in slots. Returns the arena, the table and the number of rows left out for want of a successor."""
+) -> tuple[Arena, Episodes, np.ndarray, int]:
+    """Rows in slots: the arena, the table, each episode's first row, and how many rows were left out for want of a
+    successor."""
     last = np.flatnonzero(end)
     first = np.concatenate([[0], last[:-1] + 1])
     if following is not None:
@@ -473,7 +507,12 @@ def _lay_out(
     kept = length > 0
     first, length, terminated, final = first[kept], length[kept], terminated[kept], final[kept]
     if len(length) == 0:
-        return Arena(obs[:0], action[:0], reward[:0], terminal[:0]), Episodes.make(first, length, terminated), dropped
+        return (
+            Arena(obs[:0], action[:0], reward[:0], terminal[:0]),
+            Episodes.make(first, length, terminated),
+            first,
+            dropped,
+        )
 
     slot = np.concatenate([[0], np.cumsum(length + 1)[:-1]])
     size, steps = int((length + 1).sum()), np.arange(int(length.sum()))
@@ -488,7 +527,7 @@ def _lay_out(
 
     arena = Arena(spread(obs), spread(action), spread(reward), spread(terminal))
     arena.obs[slot + length] = final
-    return arena, Episodes.make(slot, length, terminated), dropped
+    return arena, Episodes.make(slot, length, terminated), first, dropped
 
 
 def combine(parts: Mapping[str, Dataset], **changes: Any) -> Dataset:
@@ -515,7 +554,9 @@ def check_alike(first: Dataset, other: Dataset, label: str) -> None:
     """Refuse to mix datasets whose rows do not fit together."""
     for what in ("obs_dim", "action_dim"):
         if getattr(first, what) != getattr(other, what):
-            raise BadInput(f"source {label!r}: {what} is {getattr(other, what)}, the first source has {getattr(first, what)}")
+            raise BadInput(
+                f"source {label!r}: {what} is {getattr(other, what)}, the first source has {getattr(first, what)}"
+            )
     for what in ("kind", "action_low", "action_high", "environment"):
         mine, theirs = getattr(first.meta, what), getattr(other.meta, what)
         if mine != theirs:

@@ -73,15 +73,16 @@ def build(
         low_label: draw(low, recipe.rows - good, streams[0]),
         high_label: draw(high, good, streams[1]),
     }
+    title = name or f"{low_label}-{high_label}{'-diverse' if recipe.shape == 'segments' else ''}-{recipe.share:.3g}"
     record = dataclasses.asdict(recipe) | {
+        "name": title,
         "sources": [
-            {"label": label, "name": source.meta.name, "fingerprint": source.fingerprint}
+            {"label": label, "name": source.meta.name, "file": source.path, "fingerprint": source.fingerprint}
             for label, source in ((low_label, low), (high_label, high))
-        ]
+        ],
     }
     ranges = [low.return_range, high.return_range]
     span = (min(r[0] for r in ranges), max(r[1] for r in ranges))
-    title = name or f"{low_label}-{high_label}{'-diverse' if recipe.shape == 'segments' else ''}-{recipe.share:.3g}"
     mixture = combine(drawn, name=title, return_range=span, notes=())
     order = np.random.default_rng([recipe.seed, 2]).permutation(len(mixture.episodes))
     return mixture.select(order).describe(recipe=record)
@@ -101,7 +102,8 @@ def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Datase
             raise BadInput(f"recipe: source {label!r} is not given; add --source {label}=FILE")
         if sources[label].fingerprint != fingerprint:
             raise BadInput(f"recipe: source {label!r} holds other rows than those it was made with; give the same file")
-    return build(recipe, sources[labels[0]], sources[labels[1]], low_label=labels[0], high_label=labels[1])
+    pair = [sources[label] for label in labels]
+    return build(recipe, *pair, low_label=labels[0], high_label=labels[1], name=record.get("name", ""))
 
 
 def _whole(source: Dataset, rows: int, rng: np.random.Generator) -> Dataset:

@@ -26,13 +26,14 @@ def save(dataset: Dataset, path: str | Path) -> None:
     tensors = {f"rows.{f.name}": np.ascontiguousarray(getattr(arena, f.name)) for f in dataclasses.fields(arena)}
     tensors |= {f"episodes.{name}": np.ascontiguousarray(column) for name, column in table.columns.items()}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": FORMAT, "meta": flat.meta.to_json()})
+        # One entry, since safetensors writes several in an order that changes from one run to the next.
+        save_file(tensors, temporary, metadata={FORMAT: flat.meta.to_json()})
 
 
 def is_dataset(path: Path) -> bool:
     """Whether the file is one of ours, by its header."""
     try:
-        return _header(path)[0].get("__metadata__", {}).get("format") == FORMAT
+        return FORMAT in _header(path)[0].get("__metadata__", {})
     except BadInput:
         return False
 
@@ -42,19 +43,19 @@ def load(path: str | Path) -> Dataset:
     path = Path(path)
     header, begin = _header(path)
     described = header.pop("__metadata__", {})
-    if described.get("format") != FORMAT:
+    if FORMAT not in described:
         raise BadInput(f"{path}: is not a winnow dataset; use `winnow data import {path} --out FILE` first")
     size = path.stat().st_size
     try:
         tensors = {name: _map(path, entry, begin, size) for name, entry in header.items()}
         arena = Arena(**{f.name: tensors[f"rows.{f.name}"] for f in dataclasses.fields(Arena)})
         table = Episodes(**{f.name: np.asarray(tensors[f"episodes.{f.name}"]) for f in dataclasses.fields(Episodes)})
-        meta = Meta.from_json(described["meta"])
+        meta = Meta.from_json(described[FORMAT])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{path}: is damaged ({error}); make it again from its source") from error
-    dataset = Dataset((arena,), table, meta)
+    dataset = Dataset((arena,), table, meta, str(path.resolve()))
     _check(dataset, path)
     return dataset
 
@@ -74,7 +75,7 @@ def _header(path: Path) -> tuple[dict, int]:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{path}: is not a safetensors file; give a dataset that winnow wrote") from error
-    if not isinstance(header, dict):
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
         raise BadInput(f"{path}: is not a safetensors file; give a dataset that winnow wrote")
     return header, 8 + length
 

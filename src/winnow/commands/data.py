@@ -1,0 +1,210 @@
+"""`winnow data import | export | mix`: datasets in, out, and mixed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from winnow.data.columns import Progress
+from winnow.data.dataset import Dataset
+from winnow.errors import BadInput
+
+ROWS = 1_000_000
+
+
+def import_(
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
+    /,
+    *,
+    out: Path,
+    kind: Literal["episodes", "continuing", "bag"] | None = None,
+    max_steps: int | None = None,
+    action_bounds: tuple[float, float] | None = None,
+    name: str | None = None,
+    environment: str | None = None,
+) -> None:
+    """Read a dataset, check it, and write it as one flat file that opens at once.
+
+    Args:
+        source: A D4RL HDF5 file, minari:ID or a Minari folder, an npz, Parquet or CSV file, or a winnow dataset.
+        out: The file to write (say hopper.safetensors). It is replaced if it exists.
+        kind: episodes; continuing: one recording with no ends; bag: unordered (s, a, r, s') rows. Without it, what the
+            file says of itself, else episodes.
+        max_steps: The environment's time limit, for a file that marks neither timeouts nor next observations.
+        action_bounds: The least and the greatest value of every action column. Without it, what the file says, else
+            -1 and 1, else the range in the data.
+        name: What to call the dataset. Without it, the file's name.
+        environment: The environment's id (say Hopper-v4), where the file does not say it.
+    """
+    from winnow.data import store
+    from winnow.data.sources import open_dataset
+
+    with bar("reading") as progress:
+        dataset = open_dataset(
+            source,
+            kind=kind,
+            max_steps=max_steps,
+            action_bounds=action_bounds,
+            name=name,
+            environment=environment,
+            progress=progress,
+        )
+    store.save(dataset, out)
+    summarise(dataset, str(out))
+
+
+def export(
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    /,
+    *,
+    to: str,
+) -> None:
+    """Write a dataset in a format that others read.
+
+    Args:
+        file: A winnow dataset, or anything else that `winnow data import` reads.
+        to: minari:ID, or a file ending in .hdf5 (D4RL's layout), .npz or .parquet. A file is replaced if it exists, a
+            Minari dataset is not.
+    """
+    from winnow.data.export import check_target
+    from winnow.data.export import export as write
+    from winnow.data.sources import open_dataset
+
+    check_target(to)
+    with bar("reading") as progress:
+        dataset = open_dataset(file, progress=progress)
+    with bar("writing") as progress:
+        write(dataset, to, progress)
+    summarise(dataset, to)
+
+
+def mix(
+    *,
+    out: Path,
+    low: str | None = None,
+    high: str | None = None,
+    share: float | None = None,
+    rows: int = ROWS,
+    segments: bool = False,
+    seed: int = 0,
+    recipe: Path | None = None,
+    source: tuple[str, ...] = (),
+) -> None:
+    """Make an imbalanced dataset from a bad and a good source, or make one again from its recipe.
+
+    The recipe is kept in the file and written beside it as FILE.recipe.json.
+
+    Args:
+        out: The file to write. It is replaced if it exists.
+        low: The bad source, as LABEL=FILE.
+        high: The good source, as LABEL=FILE.
+        share: Part of the rows that comes from the good source, between 0 and 1 (5 % is 0.05).
+        rows: Rows to reach. Episodes stay whole, so each source ends with the episode that reaches its part.
+        segments: Take pieces of 10 to 49 steps from anywhere in the episodes instead of whole ones.
+        seed: Another seed draws other episodes.
+        recipe: Make the dataset of this recipe again, bit for bit, from the files that it names.
+        source: Where a source of the recipe lies now, as LABEL=FILE; several after one another.
+    """
+    from winnow.data import store
+    from winnow.data.recipes import Recipe, build, rebuild
+    from winnow.files import write_text
+
+    if recipe is not None:
+        if low or high or share is not None or rows != ROWS or segments or seed:
+            raise BadInput("--recipe says all of it: leave out --low, --high, --share, --rows, --segments and --seed")
+        record = read_recipe(recipe)
+        places = recipe_files(record) | dict(labelled(text, "--source") for text in source)
+        dataset = rebuild(record, {label: opened(place) for label, place in places.items()})
+    else:
+        if low is None or high is None or share is None:
+            raise BadInput("give --low LABEL=FILE, --high LABEL=FILE and --share, or a --recipe")
+        if source:
+            raise BadInput("--source goes with --recipe; the sources of a new mixture are --low and --high")
+        wanted = Recipe(share, rows, "segments" if segments else "episodes", seed)
+        wanted.check()
+        (low_label, low_file), (high_label, high_file) = labelled(low, "--low"), labelled(high, "--high")
+        dataset = build(wanted, opened(low_file), opened(high_file), low_label, high_label)
+    store.save(dataset, out)
+    write_text(f"{out}.recipe.json", json.dumps(dataset.meta.recipe, indent=2) + "\n")
+    summarise(dataset, str(out))
+
+
+def opened(place: str) -> Dataset:
+    from winnow.data.sources import open_dataset
+
+    with bar(f"reading {place}") as progress:
+        return open_dataset(place, progress=progress)
+
+
+def labelled(text: str, option: str) -> tuple[str, str]:
+    label, equals, place = text.partition("=")
+    if not (label and equals and place):
+        raise BadInput(f"{option} {text}: is not LABEL=FILE; write it like expert=expert.safetensors")
+    return label, place
+
+
+def read_recipe(path: Path) -> dict:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: is not JSON ({error}); give a recipe that winnow wrote") from error
+    if not isinstance(record, dict):
+        raise BadInput(f"{path}: is not a recipe; give one that winnow wrote")
+    return record
+
+
+def recipe_files(record: dict) -> dict[str, str]:
+    """The files that a recipe names; those it does not name must be given."""
+    sources = record.get("sources")
+    sources = sources if isinstance(sources, list) else []
+    named = [one for one in sources if isinstance(one, dict) and one.get("label") and one.get("file")]
+    return {one["label"]: one["file"] for one in named}
+
+
+# ------------------------------------------------------------------------------------------------------ shown
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Progress]:
+    """A progress bar on a terminal's stderr, gone when the work is done."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(title, visible=False)
+        yield lambda done, total: shown.update(task, completed=done, total=total, visible=True)
+
+
+def summarise(dataset: Dataset, place: str) -> None:
+    """What is in the dataset, in a few lines."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    meta, table = dataset.meta, Table(show_header=False, box=None)
+    pieces = "episodes" if dataset.has_episodes else "pieces"
+    per_source = [int(dataset.episodes.length[dataset.episodes.source == i].sum()) for i in range(len(meta.sources))]
+    lines = [
+        ("written", place),
+        ("name", meta.name),
+        (
+            "rows",
+            f"{len(dataset):,} in {len(dataset.episodes):,} {pieces}, {dataset.episodes.terminated.sum():,} terminal",
+        ),
+        ("kind", meta.kind),
+        ("columns", f"observation {dataset.obs_dim}, action {dataset.action_dim}"),
+        ("environment", meta.environment or "not known"),
+        ("sources", ", ".join(f"{label} {rows:,}" for label, rows in zip(meta.sources, per_source, strict=True))),
+        *(("note", note) for note in meta.notes),
+    ]
+    for name, value in lines:
+        table.add_row(Text(name, style="bold"), Text(value))
+    Console().print(table)

@@ -1,0 +1,305 @@
+"""Reading Minari datasets: thousands of short episodes in seconds, nested spaces flattened, no environment built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winnow.data.columns import Found, Progress, carried
+from winnow.errors import BadInput
+
+METADATA = "metadata.json"
+FIELDS = {"observations": "observation_space", "actions": "action_space"}
+LATE = 256
+"""Episodes between two calls of `progress`."""
+
+
+class Leaf(NamedTuple):
+    """Where an array lies inside an episode, and its space (None where the dataset does not say)."""
+
+    path: tuple[str, ...]
+    space: Any = None
+
+
+class Recording(NamedTuple):
+    """All episodes in the order of their numbers: for each leaf of a field, one array an episode."""
+
+    ids: list[int]
+    fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]]
+    labels: dict[str, np.ndarray]
+
+
+def minari_root() -> Path:
+    """Where Minari keeps its datasets."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+
+
+def is_minari(where: str, path: Path) -> bool:
+    return where.startswith("minari:") or (path.is_dir() and _folder(where, path) is not None)
+
+
+def _folder(where: str, path: Path) -> Path | None:
+    if where.startswith("minari:"):
+        path = minari_root() / where.removeprefix("minari:")
+    return next((folder for folder in (path / "data", path) if (folder / METADATA).is_file()), None)
+
+
+def open_minari(where: str, path: Path, progress: Progress) -> Found:
+    """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
+    folder = _folder(where, path)
+    if folder is None:
+        fetch = f"minari download {where.removeprefix('minari:')}"
+        raise BadInput(f"{where}: there is no such dataset in {minari_root()}; fetch it first ({fetch})")
+    metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
+    spaces = {field: _space(metadata.get(name)) for field, name in FIELDS.items()}
+    own = carried(metadata.get("winnow"), where)
+    if metadata.get("data_format", "hdf5") == "hdf5":
+        recording = _read_hdf5(where, folder, spaces, own is not None, progress)
+    else:
+        recording = _read_arrow(where, folder, spaces, progress)
+
+    steps = np.array([len(reward) for reward in recording.fields["rewards"][0][1]], np.int64)
+    flat = {field: _flatten(recording, field, steps, where) for field in recording.fields}
+    final = np.cumsum(steps + 1) - 1
+    before, after = np.ones((2, int((steps + 1).sum())), bool)
+    before[final], after[final - steps] = False, False
+    terminals, timeouts = flat["terminations"][:, 0], np.zeros(int(steps.sum()), bool)
+    timeouts[np.cumsum(steps)[steps > 0] - 1] = True
+    columns = {
+        "observations": flat["observations"][before],
+        "actions": flat["actions"],
+        "rewards": flat["rewards"][:, 0],
+        "next_observations": flat["observations"][after],
+        "terminals": terminals,
+        "timeouts": timeouts & (terminals == 0),
+    }
+    columns |= {name: np.repeat(values, steps) for name, values in recording.labels.items()}
+    name = metadata.get("dataset_id") or folder.parent.name
+    return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own)
+
+
+# ------------------------------------------------------------------------------------------------ what is stored
+
+
+def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, progress: Progress) -> Recording:
+    """Through h5py's low-level interface: with thousands of short episodes, opening arrays is what takes the time.
+
+    `truncations` are not read: whether the last step of a stored episode is terminal says the same.
+    """
+    import h5py
+
+    with h5py.File(folder / "main_data.hdf5", "r") as file:
+        ids = sorted(int(match[1]) for name in file if (match := re.fullmatch(r"episode_(\d+)", str(name))))
+        if not ids:
+            raise BadInput(f"{where}: holds no episode; record some first")
+        first = hard_linked(file, f"episode_{ids[0]}", where)
+        fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
+            field: [(leaf, []) for leaf in _leaves(spaces.get(field), first, field, where)]
+            for field in (*FIELDS, "rewards", "terminations")
+        }
+        parts = [(tuple(part.encode() for part in leaf.path), into) for f in fields.values() for leaf, into in f]
+        labels: dict[str, list[Any]] = {"seed": []} | ({"source": [], "step": [], "origin": []} if own else {})
+        reader = _Reader(where)
+        for done, number in enumerate(ids):
+            if done % LATE == 0:
+                progress(done, len(ids))
+            episode = reader.group(file.id, b"episode_%d" % number, number)
+            for path, into in parts:
+                into.append(reader.array(episode, path, number))
+            labels["seed"].append(reader.seed(episode))
+            if own:
+                attributes = h5py.Group(episode).attrs
+                labels["source"].append(str(attributes.get("source", "data")))
+                labels["step"].append(int(attributes.get("offset", 0)))
+                labels["origin"].append(int(attributes.get("origin", number)))
+    progress(len(ids), len(ids))
+    return Recording(ids, fields, {name: np.array(values) for name, values in labels.items()})
+
+
+class _Reader:
+    """Reads small arrays quickly and follows no link."""
+
+    def __init__(self, where: str) -> None:
+        import h5py
+
+        low: Any = h5py
+        h5a, h5d, h5t = low.h5a, low.h5d, low.h5t
+        self.where = where
+        self.open_group, self.open_array, self.hard, self.all = low.h5g.open, h5d.open, low.h5l.TYPE_HARD, low.h5s.ALL
+        self.open_attribute, self.has_attribute, self.integer = h5a.open, h5a.exists, h5t.INTEGER
+        # No chunk cache: each array is read once, and making the cache takes longer than reading.
+        self.access = low.h5p.create(low.h5p.DATASET_ACCESS)
+        self.access.set_chunk_cache(1, 0, 1.0)
+        self.inside = (h5d.CHUNKED, h5d.CONTIGUOUS, h5d.COMPACT)
+        number, flag = (np.dtype(np.float32), h5t.NATIVE_FLOAT), (np.dtype(bool), h5t.py_create(np.dtype(bool)))
+        self.memory = {h5t.FLOAT: number, h5t.INTEGER: number, h5t.ENUM: flag}
+
+    def _refusal(self, name: bytes, number: int, what: str) -> BadInput:
+        return BadInput(f"{self.where}: {name.decode(errors='replace')}, episode {number}: {what}")
+
+    def _check_link(self, group: Any, name: bytes, number: int) -> None:
+        try:
+            kind = group.links.get_info(name).type
+        except (KeyError, RuntimeError) as error:
+            raise self._refusal(name, number, "is missing; record the dataset again") from error
+        if kind != self.hard:
+            raise self._refusal(name, number, "is a link; winnow reads one file only: copy the data into it")
+
+    def group(self, parent: Any, name: bytes, number: int) -> Any:
+        self._check_link(parent, name, number)
+        return self.open_group(parent, name)
+
+    def array(self, group: Any, path: tuple[bytes, ...], number: int) -> np.ndarray:
+        for part in path[:-1]:
+            group = self.group(group, part, number)
+        self._check_link(group, path[-1], number)
+        data = self.open_array(group, path[-1], self.access)
+        created = data.get_create_plist()
+        if created.get_layout() not in self.inside or created.get_external_count():
+            raise self._refusal(path[-1], number, "is kept in another file; copy the data into this one")
+        memory = self.memory.get(data.get_type().get_class())
+        if memory is None:
+            raise self._refusal(path[-1], number, f"holds {data.dtype}; it must hold numbers (encode images first)")
+        out = np.empty(data.shape, memory[0])
+        data.read(self.all, self.all, out, memory[1])
+        return out
+
+    def seed(self, episode: Any) -> int:
+        out = np.full((), -1, np.int64)
+        if self.has_attribute(episode, b"seed"):
+            attribute = self.open_attribute(episode, b"seed")
+            if attribute.shape == () and attribute.get_type().get_class() == self.integer:
+                attribute.read(out)
+        return int(out)
+
+
+def hard_linked(group: Any, name: str, where: str) -> Any:
+    """A member of an HDF5 group that lies in the same file."""
+    import h5py
+
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise BadInput(f"{where}: has no {name}; found: {', '.join(group)}")
+    if not isinstance(link, h5py.HardLink):
+        raise BadInput(f"{where}: {name} is a link; winnow reads one file only: copy the data into it")
+    return group[name]
+
+
+def _read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progress) -> Recording:
+    """Minari's Arrow and Parquet folders, through Minari itself."""
+    from minari.dataset.minari_storage import MinariStorage
+
+    if None in spaces.values():  # Minari would build the environment to learn its spaces
+        raise BadInput(f"{where}: {METADATA} does not say its spaces; save it in Minari's hdf5 format")
+    storage = MinariStorage.read(folder)
+    ids = list(range(storage.total_episodes))
+    fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
+        field: [(leaf, []) for leaf in _leaves(spaces[field], None, field, where)] for field in FIELDS
+    }
+    fields |= {field: [(Leaf((field,)), [])] for field in ("rewards", "terminations")}
+    for done, episode in enumerate(storage.get_episodes(ids)):
+        progress(done, len(ids))
+        for leaf, into in (pair for field in fields.values() for pair in field):
+            value: Any = episode
+            for part in leaf.path:
+                value = value[int(part.removeprefix("_index_")) if isinstance(value, tuple) else part]
+            into.append(np.asarray(value))
+    progress(len(ids), len(ids))
+    seeds = [one.get("seed") for one in storage.get_episode_metadata(ids)]
+    return Recording(ids, fields, {"seed": np.array([-1 if seed is None else seed for seed in seeds], np.int64)})
+
+
+# ------------------------------------------------------------------------------------------------ what it means
+
+
+def _space(text: Any) -> Any:
+    from minari.serialization import deserialize_space
+
+    return deserialize_space(text) if text else None
+
+
+def _leaves(space: Any, episode: Any, field: str, where: str) -> list[Leaf]:
+    """The arrays of a possibly nested space, in the order of `gymnasium.spaces.flatten`."""
+    from gymnasium import spaces
+
+    plain = (spaces.Box, spaces.MultiBinary)
+    if field == "observations":
+        plain += (spaces.Discrete, spaces.MultiDiscrete)
+
+    def walk(space: Any, path: tuple[str, ...]) -> list[Leaf]:
+        if isinstance(space, spaces.Dict):
+            inside = [((*path, *key.split("/")), inner) for key, inner in space.spaces.items()]
+        elif isinstance(space, spaces.Tuple):
+            inside = [((*path, f"_index_{i}"), inner) for i, inner in enumerate(space.spaces)]
+        elif isinstance(space, plain):
+            return [Leaf(path, space)]
+        else:
+            reads = "numbers" if field == "observations" else "continuous actions (Box)"
+            raise BadInput(f"{where}: {field} have the space {space}; winnow reads {reads}")
+        return [leaf for inner_path, inner in inside for leaf in walk(inner, inner_path)]
+
+    def look(group: Any, path: tuple[str, ...]) -> list[Leaf]:
+        node = hard_linked(group, path[-1], where)
+        if not hasattr(node, "keys"):
+            return [Leaf(path)]
+        keys = sorted(node, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key))
+        return [leaf for key in keys for leaf in look(node, (*path, key))]
+
+    return look(episode, (field,)) if space is None else walk(space, (field,))
+
+
+def _flatten(recording: Recording, field: str, steps: np.ndarray, where: str) -> np.ndarray:
+    """All episodes of a field as [rows, columns]."""
+    more = int(field == "observations")
+    columns = []
+    for leaf, arrays in recording.fields[field]:
+        name = "/".join(leaf.path)
+        for number, array, count in zip(recording.ids, arrays, steps + more, strict=True):
+            if array.shape[:1] != (count,):
+                raise BadInput(
+                    f"{where}: {name}, episode {number}: has {len(array)} entries for {count - more} steps; it must "
+                    f"have {count}"
+                )
+            if array.shape[1:] != arrays[0].shape[1:]:
+                shapes = f"{list(array.shape[1:])} a step, the first episode {list(arrays[0].shape[1:])}"
+                raise BadInput(f"{where}: {name}, episode {number}: has shape {shapes}; they must agree")
+        columns += _numbers(np.concatenate(arrays), leaf.space, name, where)
+    return np.concatenate(columns, axis=1)
+
+
+def _numbers(array: np.ndarray, space: Any, name: str, where: str) -> list[np.ndarray]:
+    """What a space's values are when flattened: themselves, or one column a choice."""
+    from gymnasium import spaces
+
+    array = array.reshape(len(array), -1)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        choice = array.astype(np.int64) - np.ravel(space.start)
+        if choice.shape[1] != len(counts) or ((choice < 0) | (choice >= counts)).any():
+            raise BadInput(f"{where}: {name} lie outside their space {space}; correct the space or the data")
+        return [(choice[:, [i]] == np.arange(count)).astype(np.float32) for i, count in enumerate(counts)]
+    width = array.shape[1] if space is None else int(np.prod(space.shape))
+    if array.shape[1] != width:
+        raise BadInput(f"{where}: {name} have {array.shape[1]} numbers a step, their space has {width}")
+    return [array]
+
+
+def _action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Least and greatest action; None where the space does not bound it."""
+    from gymnasium import spaces
+
+    flat = None if space is None else spaces.flatten_space(space)
+    if not isinstance(flat, spaces.Box) or not (np.isfinite(flat.low).all() and np.isfinite(flat.high).all()):
+        return None
+    return flat.low, flat.high
+
+
+def _environment(metadata: dict[str, Any]) -> str | None:
+    spec = metadata.get("env_spec")
+    spec = json.loads(spec) if isinstance(spec, str) else spec
+    return spec.get("id") if isinstance(spec, dict) else None

@@ -1,0 +1,93 @@
+"""A bar with the rate and the time left, on a terminal; a line now and then where there is none."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from winnow.pack import Pack
+
+LOOK = 0.5
+"""Seconds of work between two looks at the clock, about."""
+QUIET = 15.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class Progress:
+    """Counts run-steps over all packs of a call."""
+
+    def __init__(self, total: int, shown: bool) -> None:
+        self._total, self._done, self._skipped = total, 0, 0
+        self._shown = shown
+        self._bar: Any = None
+        self._title = ""
+        self._began = self._spoke = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if self._shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = ("[progress.description]{task.description}", "{task.percentage:3.0f}%", "{task.fields[rate]}")
+            self._bar = Progress(
+                TextColumn(columns[0]),
+                BarColumn(),
+                TextColumn(columns[1]),
+                TextColumn(columns[2]),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._total, rate="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def describe(self, title: str) -> None:
+        self._title = title
+        if self._bar:
+            self._bar.update(self._task, description=title)
+
+    def skip(self, steps: int) -> None:
+        """Steps that an earlier call has done already."""
+        self._skipped += steps
+        self._count(steps)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        print(text, file=sys.stderr) if not self._bar else self._bar.console.print(text, markup=False)
+
+    def run(self, pack: Pack, count: int) -> None:
+        """Advance the pack by `count` steps, looking up about twice a second."""
+        import jax
+
+        fixed = jax.default_backend() != "cpu"  # there a new length is a new program
+        size = min(count, 1_000) if fixed else 1
+        while count > 0:
+            size = min(size, count)
+            before = time.monotonic()
+            pack.advance(size)
+            pack.wait()
+            self._count(size * len(pack.runs))
+            count -= size
+            if not fixed:
+                spent = max(time.monotonic() - before, 1e-6)
+                size = max(1, min(2 * size, int(size * LOOK / spent) + 1)) if spent < LOOK else max(1, size // 2)
+
+    def _count(self, steps: int) -> None:
+        self._done += steps
+        now = time.monotonic()
+        rate = (self._done - self._skipped) / max(now - self._began, 1e-6)
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, rate=f"{rate:,.0f} run-steps/s")
+        elif self._shown and now - self._spoke > QUIET:
+            self._spoke = now
+            left = (self._total - self._done) / max(rate, 1e-6)
+            print(
+                f"{self._title}: {self._done / self._total:.0%}, {rate:,.0f} run-steps/s, {left:,.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
