@@ -10,6 +10,9 @@ from pathlib import Path
 
 from winnow.errors import BadInput
 
+TEMPORARY = ".winnow-tmp"
+"""Marks a file that is being written."""
+
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
@@ -19,8 +22,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise BadInput(f"{path}: is a folder; give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp" + path.suffix, dir=path.parent)
-        os.fchmod(handle, 0o644)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY + path.suffix, dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise BadInput(f"{path}: can't be written ({error.strerror}); choose another place") from error
@@ -29,6 +31,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # a temporary file is the user's alone; what replaces it need not be
         temporary.replace(path)
     except OSError as error:
         raise BadInput(f"{path}: can't be written ({error.strerror or error}); nothing was changed") from error
@@ -39,3 +44,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process was writing in a folder that is ours alone."""
+    for left in folder.glob(f".*{TEMPORARY}*"):
+        left.unlink(missing_ok=True)

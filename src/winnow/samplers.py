@@ -118,7 +118,7 @@ def alias_table(probability: np.ndarray) -> Alias:
     scaled = np.asarray(probability, np.float64) * (len(probability) / np.sum(probability, dtype=np.float64))
     light, heavy = np.flatnonzero(scaled < 1), np.flatnonzero(scaled >= 1)
     keep, other = np.ones(len(scaled)), np.arange(len(scaled))
-    if len(light) == 0:
+    if len(light) == 0 or len(heavy) == 0:  # all equal, to rounding
         return Alias(keep.astype(np.float32), other.astype(np.int32))
     deficit = np.cumsum(1 - scaled[light])
     surplus = np.cumsum(scaled[heavy] - 1)

@@ -1,7 +1,9 @@
-"""Puck: a small continuous-control problem with a known optimum, for the demo and the tests.
+"""Dome: a small continuous-control problem with a known optimum, for the demo and the tests.
 
-A puck slides on a table and must be brought to rest in the middle. Two forces push it; the cost is quadratic in its
-place, its speed and the force, so the best policy is linear and comes from a Riccati equation.
+A puck lies on top of a slippery dome. The further it is from the top the harder it is pulled down, and when it slides
+over the edge the episode is over. Two forces push it. Each step earns 1 less a quadratic cost of place, speed and
+force, so the best policy is linear and comes from a Riccati equation. Random forces lose the puck within some tens of
+steps: like the locomotion tasks, bad data is many short episodes and good data is few long ones.
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ import numpy as np
 
 from winnow.data.dataset import Dataset, from_arrays
 
-STEPS = 100
-"""An episode's length. It ends in a timeout: the puck is never done."""
+STEPS = 200
+"""The time limit. An episode that reaches it is timed out: nothing ended."""
+EDGE = 1.0
+"""Beyond this distance from the top on either axis the puck is lost: a terminal."""
+START = 0.3
+"""Episodes begin at rest, this far from the top at the most on either axis."""
 DISCOUNT = 0.99
 
-# (x, y, vx, vy): friction takes 5 % of the speed each step, full force adds 0.1
-DYNAMICS = np.array([[1, 0, 0.1, 0], [0, 1, 0, 0.1], [0, 0, 0.95, 0], [0, 0, 0, 0.95]])
-CONTROL = np.array([[0, 0], [0, 0], [0.1, 0], [0, 0.1]])
-STATE_COST = np.diag([1.0, 1.0, 0.1, 0.1])
-FORCE_COST = 0.05 * np.eye(2)
+# (x, y, vx, vy): a step lasts 0.1, the slope pulls with x, full force pushes with 0.8
+DYNAMICS = np.array([[1, 0, 0.1, 0], [0, 1, 0, 0.1], [0.1, 0, 1, 0], [0, 0.1, 0, 1]])
+CONTROL = np.array([[0, 0], [0, 0], [0.08, 0], [0, 0.08]])
+STATE_COST = np.diag([2.0, 2.0, 0.2, 0.2])
+FORCE_COST = 0.1 * np.eye(2)
 
 Act = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -51,44 +57,53 @@ def best(state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.clip(-state @ optimal_gain().T, -1, 1)
 
 
-def play(act: Act, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Episodes side by side: states [T + 1, E, 4], actions [T, E, 2], rewards [T, E]."""
+def play(act: Act, episodes: int, seed: int | list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Episodes side by side: states [T + 1, E, 4], actions [T, E, 2], rewards [T, E] and lengths [E].
+
+    What follows an episode's end is zero.
+    """
     rng = np.random.default_rng(seed)
-    angle, radius = rng.uniform(0, 2 * np.pi, episodes), rng.uniform(0.5, 1.0, episodes)
-    state = np.zeros((episodes, 4))
-    state[:, 0], state[:, 1] = radius * np.cos(angle), radius * np.sin(angle)
+    state = np.concatenate([rng.uniform(-START, START, (episodes, 2)), np.zeros((episodes, 2))], axis=1)
+    alive, length = np.ones(episodes, bool), np.zeros(episodes, int)
     states, actions, rewards = [state], [], []
     for _ in range(STEPS):
         action = np.clip(act(state, rng), -1, 1)
         cost = np.einsum("ei,ij,ej->e", state, STATE_COST, state) + np.einsum("ei,ij,ej->e", action, FORCE_COST, action)
         state = state @ DYNAMICS.T + action @ CONTROL.T
+        length += alive
         states.append(state)
         actions.append(action)
-        rewards.append(-cost)
-    return np.array(states), np.array(actions), np.array(rewards)
+        rewards.append((1 - cost) * alive)
+        alive = alive & (np.abs(state[:, :2]) <= EDGE).all(axis=1)
+        state = np.where(alive[:, None], state, 0.0)
+    return np.array(states), np.array(actions), np.array(rewards), length
 
 
-def make(act: Act, rows: int, seed: int, name: str = "puck") -> Dataset:
-    """A dataset of whole episodes by one behaviour."""
-    episodes = max(1, -(-rows // STEPS))
-    states, actions, rewards = play(act, episodes, seed)
-
-    def flat(column: np.ndarray) -> np.ndarray:
-        return np.swapaxes(column, 0, 1).reshape(episodes * STEPS, *column.shape[2:])
-
-    timeouts = np.arange(episodes * STEPS) % STEPS == STEPS - 1
-    return from_arrays(
-        flat(states[:-1]),
-        flat(actions),
-        flat(rewards),
-        np.zeros_like(timeouts),
-        timeouts,
-        flat(states[1:]),
+def make(act: Act, rows: int, seed: int, name: str = "dome") -> Dataset:
+    """At least `rows` rows of whole episodes by one behaviour."""
+    parts: list[tuple[np.ndarray, ...]] = []
+    while sum(len(part[2]) for part in parts) < rows:
+        states, actions, rewards, length = play(act, 256, [seed, len(parts)])
+        inside = np.arange(STEPS)[:, None] < length
+        last = np.arange(STEPS)[:, None] == length - 1
+        lost = last & (np.abs(states[1:, :, :2]) > EDGE).any(axis=2)
+        columns = (states[:-1], actions, rewards, lost, last & ~lost, states[1:])
+        parts.append(tuple(np.swapaxes(column, 0, 1)[inside.T] for column in columns))
+    observations, action, reward, terminal, timeout, following = (np.concatenate(c) for c in zip(*parts, strict=True))
+    whole = from_arrays(
+        observations,
+        action,
+        reward,
+        terminal,
+        timeout,
+        following,
         action_bounds=([-1, -1], [1, 1]),
         where=name,
         name=name,
-        environment="puck",
+        environment="dome",
     )
+    enough = int(np.searchsorted(np.cumsum(whole.episodes.length), rows)) + 1
+    return whole.select(np.arange(min(enough, len(whole.episodes))))
 
 
 def evaluate(act: Callable[[np.ndarray], np.ndarray], episodes: int = 100, seed: int = 12345) -> np.ndarray:

@@ -23,7 +23,7 @@ from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.files import write_text
+from winnow.files import sweep, write_text
 from winnow.logs import Log, keep_lines, open_logs
 from winnow.methods import from_record, make_algorithm, make_sampler, make_weighter, method, record
 from winnow.pack import Learner, Pack, Run, packs
@@ -105,7 +105,7 @@ class RowWeights:
 def train(
     dataset: Dataset | str | Path | Many,
     algorithm: str | Algorithm | Many = "iql",
-    method: str | Many | None = None,
+    method: str | Many = "dual-aw",
     *,
     sampler: str | Sampler | None = None,
     weighter: str | Weighter | None = None,
@@ -117,34 +117,40 @@ def train(
     A method is a sampler and a weighter by one name (`dual-aw`, see `winnow.methods`); `sampler` and `weighter`
     replace the method's. Options are those of `train_runs`: steps, batch_size, out, resume, …
     """
-    runs = [
-        one
-        for data in _several(dataset)
-        for learner in _several(algorithm)
-        for name in _several(method or "dual-aw")
-        for one in plan(data, learner, name, sampler=sampler, weighter=weighter, seeds=seeds)
-    ]
-    return train_runs(runs, **options)
+    opened = [data if isinstance(data, Dataset) else open_dataset(data) for data in _several(dataset)]
+    return train_runs(
+        [
+            run
+            for data in opened
+            for learner in _several(algorithm)
+            for name in _several(method)
+            for run in plan(data, learner, name, sampler=sampler, weighter=weighter, seeds=seeds)
+        ],
+        **options,
+    )
 
 
 def plan(
-    dataset: Dataset | str | Path,
-    algorithm: str | Algorithm = "iql",
-    method_name: str = "dual-aw",
+    dataset: Dataset,
+    algorithm: str | Algorithm,
+    method_name: str,
     *,
     sampler: str | Sampler | None = None,
     weighter: str | Weighter | None = None,
     seeds: int | Sequence[int] = 1,
 ) -> list[Run]:
-    """The runs of one dataset, algorithm and method: one for each seed."""
-    if not isinstance(dataset, Dataset):
-        dataset = open_dataset(dataset)
+    """The runs of one dataset, algorithm and method: one for each seed.
+
+    A run is named after its dataset, algorithm, method and seed; a sampler or weighter given by name takes the
+    method's place there.
+    """
     learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
     title = record(learner)["name"]
     usual = method(method_name, title, len(dataset))
     drawn = make_sampler(sampler, title, len(dataset)) if isinstance(sampler, str) else sampler or usual[0]
     weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual[1]
-    label = method_name if sampler is weighter is None else f"{record(weighed)['name']}-{record(drawn)['name']}"
+    same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
+    label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
     return [
         Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}")
         for seed in (range(seeds) if isinstance(seeds, int) else seeds)
@@ -199,15 +205,21 @@ def train_runs(
     groups = packs(runs, largest_pack)
     folder = None if out is None else Path(out)
     config = {"format": FORMAT, "steps": steps, "batch_size": batch_size, "chunk": chunk}
+    bar = Progress(total=steps * len(runs), shown=progress)
     logs: list[Log] = []
+    jobs = [
+        _Job(group, steps, batch_size, chunk, folder, number, logs, bar, each_chunk, checkpoint_seconds)
+        for number, group in enumerate(groups)
+    ]
     if folder is not None:
         _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
-        logs = open_logs(folder, log)
+        reached = {run.name: job.reached() for job in jobs for run in job.runs}
+        keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
+        logs += open_logs(folder, log)
     done: dict[str, Trained] = {}
     try:
-        with Progress(total=steps * len(runs), shown=progress) as bar:
-            for number, group in enumerate(groups):
-                job = _Job(group, steps, batch_size, chunk, folder, number, logs, bar, each_chunk, checkpoint_seconds)
+        with bar:
+            for job in jobs:
                 done |= {trained.run.name: trained for trained in job.finish()}
     finally:
         for each in logs:
@@ -254,6 +266,7 @@ def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
     for name in wanted:
         if held.get(name) != wanted[name]:
             raise BadInput(f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out")
+    sweep(folder)
 
 
 @dataclass
@@ -272,19 +285,19 @@ class _Job:
     checkpoint_seconds: float
 
     def finish(self) -> list[Trained]:
-        title = f"pack {self.number + 1}: {len(self.runs)} × {record(self.runs[0].algorithm)['name']}"
-        self.bar.describe(title + f" with weights {record(self.runs[0].weighter)['name']}")
-        files = [self.folder / f"{run.name}.safetensors" for run in self.runs] if self.folder else []
-        if files and not self._checkpoint.exists() and all(file.exists() for file in files):
+        first = self.runs[0]
+        words = (f"pack {self.number + 1}: {len(self.runs)} ×", record(first.algorithm)["name"])
+        self.bar.describe(" ".join([*words, "with weights", record(first.weighter)["name"]]))
+        if self._finished:
             self.bar.skip(self.steps * len(self.runs))
-            return [Trained.load(file, run.dataset) for file, run in zip(files, self.runs, strict=True)]
+            return [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
         pack = Pack(self.runs, self.steps, self.batch_size)
         failures = self._restore(pack)
         self._loop(pack, failures)
         trained = [self._take_out(pack, i, failures.get(run.name)) for i, run in enumerate(self.runs)]
-        for file, one in zip(files, trained, strict=False):
-            one.save(file)
         if self.folder:
+            for file, one in zip(self._files, trained, strict=True):
+                one.save(file)
             self._checkpoint.unlink(missing_ok=True)
         return trained
 
@@ -319,39 +332,52 @@ class _Job:
     # ------------------------------------------------------------------------------------------ checkpoints
 
     @property
+    def _files(self) -> list[Path]:
+        assert self.folder is not None
+        return [self.folder / f"{run.name}.safetensors" for run in self.runs]
+
+    @property
     def _checkpoint(self) -> Path:
         assert self.folder is not None
         return self.folder / f"pack-{self.number}.safetensors"
+
+    @property
+    def _finished(self) -> bool:
+        """The checkpoint goes when every run of the pack has its file."""
+        return bool(self.folder) and not self._checkpoint.exists() and all(file.exists() for file in self._files)
+
+    def reached(self) -> int:
+        """The step that an earlier call has left on disk."""
+        if self._checkpoint.exists():
+            return checkpoint.read_record(self._checkpoint)["step"]
+        return self.steps if self._finished else 0
 
     def _save(self, pack: Pack, failures: dict[str, str]) -> None:
         checkpoint.save(self._checkpoint, _states(pack.learners), {"step": pack.step, "failures": failures})
 
     def _restore(self, pack: Pack) -> dict[str, str]:
-        if not self.folder:
+        """Put the pack where its checkpoint left it. Returns the runs that had failed by then, and why."""
+        if not self.folder or not self._checkpoint.exists():
             return {}
-        reached: dict[str, Any] = {"step": 0, "failures": {}}
-        if self._checkpoint.exists():
-            reached = checkpoint.read_record(self._checkpoint)
-            states = jax.tree.map(jax.numpy.asarray, checkpoint.load(self._checkpoint, _states(pack.learners)))
-            pack.learners = pack.learners._replace(**states)
-            pack.step = reached["step"]
-            self.bar.skip(pack.step * len(self.runs))
-        mine = {run.name for run in self.runs}
-        keep_lines(self.folder / "metrics.jsonl", lambda line: line["run"] not in mine or line["step"] <= reached["step"])
-        return dict(reached["failures"])
+        states = jax.tree.map(jax.numpy.asarray, checkpoint.load(self._checkpoint, _states(pack.learners)))
+        pack.learners = pack.learners._replace(**states)
+        saved = checkpoint.read_record(self._checkpoint)
+        pack.step = saved["step"]
+        self.bar.skip(pack.step * len(self.runs))
+        return saved["failures"]
 
     def _take_out(self, pack: Pack, number: int, failure: str | None) -> Trained:
-        lane, learner = jax.tree.map(np.asarray, pack.lane(number))
-        run = self.runs[number]
-        policy = Policy(run.algorithm, learner.algorithm, lane.shift, lane.scale, lane.action_centre, lane.action_half)
-        return Trained(run, pack.step, failure, policy, _own_rows(learner.weighter, pack.spec, run))
+        lane, learner = pack.lane(number)
+        run, state = self.runs[number], jax.tree.map(np.asarray, learner.algorithm)
+        scaling = map(np.asarray, (lane.shift, lane.scale, lane.action_centre, lane.action_half))
+        return Trained(run, pack.step, failure, Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run))
 
 
 def _states(learners: Learner) -> dict[str, Any]:
     return {"weighter": learners.weighter, "algorithm": learners.algorithm}
 
 
-def _own_rows(state: Any, spec: Spec, run: Run) -> Any:
+def _own_rows(state: Any, run: Run) -> Any:
     """A weighter's state without the padding to the longest dataset of its pack."""
     like = jax.eval_shape(lambda key: run.weighter.init(key, run.spec), jax.random.key(0))
     return jax.tree.map(lambda leaf, own: np.asarray(leaf)[tuple(slice(n) for n in own.shape)], state, like)

@@ -17,7 +17,7 @@ class BCState(NamedTuple):
 
 @plugin
 class BC:
-    """π   E_w[ −log π(a|s) ]   with a Gaussian policy: tanh mean, standard deviation the same in every state."""
+    """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state."""
 
     learning_rate: float = setting(3e-4, low=0)
     """Adam's step size."""

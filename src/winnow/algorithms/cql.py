@@ -29,9 +29,13 @@ class CQLState(NamedTuple):
 
 @plugin
 class CQL:
-    """Q   E_w[ (r + γ min Q̄(s',a') − Q(s,a))² ] + κ E_w[ log Σ_a exp Q(s,a) − Q(s,a) ],   a' ~ π(s')
-    π   E_w[ α log π(a|s) − min Q(s,a) ],   a ~ π(s)
-    α   E_w[ −log α (log π(a|s) + H̄) ],   H̄ = −|A|
+    """Three losses, minimised together:
+
+    Q:  E_w[ (r + γ min Q̄(s',a') − Q(s,a))² ] + κ E_w[ log Σ_a exp Q(s,a) − Q(s,a) ],  a' ~ π(s')
+
+    π:  E_w[ α log π(a|s) − min Q(s,a) ],  a ~ π(s)
+
+    α:  E_w[ −log α (log π(a|s) + H̄) ],  H̄ = −|A|
 
     The log-sum-exp is estimated from actions drawn uniformly, from π(s) and from π(s').
     """

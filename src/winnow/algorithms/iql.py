@@ -35,9 +35,13 @@ class IQLState(NamedTuple):
 
 @plugin
 class IQL:
-    """V   E_w[ |τ − 1(u < 0)| u² ],  u = min Q̄(s,a) − V(s)
-    Q   E_w[ (r + γ V(s') − Q(s,a))² ]
-    π   E_w[ −min(exp(β u), 100) log π(a|s) ]
+    """Three losses, minimised together:
+
+    V:  E_w[ |τ − 1(u < 0)| u² ],  u = min Q̄(s,a) − V(s)
+
+    Q:  E_w[ (r + γ V(s') − Q(s,a))² ]
+
+    π:  E_w[ −min(exp(β u), 100) log π(a|s) ]
     """
 
     expectile: float = setting(0.7, low=0, high=1)

@@ -20,8 +20,11 @@ class TD3BCState(NamedTuple):
 
 @plugin
 class TD3BC:
-    """Q   E_w[ (r + γ min Q̄(s', π̄(s') + noise) − Q(s,a))² ]
-    π   E_w[ −(α / mean|Q1(s,π(s))|) Q1(s, π(s)) + (π(s) − a)² ],   every second update, and the targets with it
+    """Two losses:
+
+    Q:  E_w[ (r + γ min Q̄(s', π̄(s') + noise) − Q(s,a))² ]
+
+    π:  E_w[ −(α / mean|Q1(s,π(s))|) Q1(s, π(s)) + (π(s) − a)² ],  every second update, and the targets with it
     """
 
     alpha: float = setting(2.5, low=0)

@@ -38,7 +38,7 @@ class Dual:
     """ε: how far in nats the weighted data may be from the dataset. 2 nats can single out about a tenth of it."""
     temperature: float = setting(0.1, low=1e-6)
     """λ, in units of the scaled reward: fixed with control=temperature, where learning starts with control=budget."""
-    least_temperature: float = setting(1e-3, low=1e-6)
+    least_temperature: float = setting(0.02, low=1e-6)
     """λ is never learnt below this."""
     discount: float = setting(1.0, low=0, high=1)
     """γ. Below 1 the flow restarts from the dataset's own initial states with probability 1 − γ at every step."""

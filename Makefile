@@ -1,0 +1,54 @@
+# make install   .venv with winnow and everything the tests need
+# make demo      the main job, from nothing to a table and two pictures (about two minutes on two cores)
+# make test      ruff, pyright and all tests, against the installed package
+# make lint      ruff and pyright alone
+# make bench     speed against peers and against the limit, as ratios
+.PHONY: install demo test lint format bench clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+install: $(STAMP)
+
+# Everything but winnow itself: remade only when the list of dependencies changes.
+$(VENV)/.dependencies: pyproject.toml Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "winnow needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet '.[dev,tensorboard,wandb]'
+	touch $@
+
+# The package itself, installed (not linked): the tests see what a user gets.
+$(STAMP): $(VENV)/.dependencies README.md $(shell find src -name '*.py')
+	$(BIN)/pip install --quiet --no-deps --force-reinstall .
+	touch $@
+
+demo: install
+	$(BIN)/winnow demo --out demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint
+	$(BIN)/python -m pytest
+
+# d3rlpy is the peer to compare with. Its torch is pinned and comes first, or pip would take the newest build with
+# several GB of CUDA libraries.
+$(VENV)/.peers: $(VENV)/.dependencies
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet '.[d3rlpy]'
+	touch $@
+
+bench: $(VENV)/.peers install
+	$(BIN)/python benchmarks/cpu.py
+
+clean:
+	rm -rf $(VENV) demo dist build

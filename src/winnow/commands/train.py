@@ -1,0 +1,167 @@
+"""`winnow train`: its options are those of the algorithm and the method that the words themselves name."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from winnow.errors import BadInput
+
+NAMES = """
+naming what to train (give these words first or last, in any order):
+  --algorithm NAME    {algorithms} (default iql)
+  --method NAME[,…]   {methods} (default dual-aw); several are trained side by side
+  --sampler NAME      instead of the method's: {samplers}
+  --weighter NAME     instead of the method's: {weighters}
+
+The settings below are those of the algorithm, sampler and weighter named; name others to see theirs.
+With several methods, a setting holds for each of them that has it.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train policies and weights, many runs in one program."""
+
+    dataset: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DATASET...")]
+    """One or more datasets: files that winnow wrote, or anything that `winnow data import` reads."""
+    out: Path
+    """A folder for the runs: policies, weights, metrics and checkpoints."""
+    steps: int = 1_000_000
+    """Updates of each run."""
+    seeds: int = 3
+    """Runs of each kind, with seeds 0, 1, …"""
+    batch_size: int = 256
+    """Rows drawn for each update."""
+    chunk: int = 5_000
+    """Updates between two lines of metrics."""
+    resume: bool = False
+    """Go on with what the folder holds, bit for bit, after a crash or a Ctrl-C. Give the same words again."""
+    largest_pack: int | None = None
+    """Runs in one program at the most, where the device's memory asks for it."""
+    log: tuple[str, ...] = ()
+    """Where else metrics go: tensorboard, wandb."""
+
+
+def train(words: list[str], prog: str) -> None:
+    """Read the names, then the options that go with them, and train."""
+    from winnow.algorithms import ALGORITHMS
+    from winnow.methods import METHODS, make_algorithm
+    from winnow.samplers import SAMPLERS
+    from winnow.weighters import WEIGHTERS
+
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--algorithm", default="iql")
+    first.add_argument("--method", default="dual-aw")
+    first.add_argument("--sampler")
+    first.add_argument("--weighter")
+    names, rest = first.parse_known_args(words)
+    pairs = [_parts(method, names) for method in names.method.split(",")]
+    defaults = {"algorithm": make_algorithm(names.algorithm)}
+    for family, parts in zip(("sampler", "weighter"), zip(*pairs, strict=True), strict=True):
+        kinds = {_word(part): part for part in parts}
+        defaults |= {family if len(kinds) == 1 else f"{family}.{word}": part for word, part in kinds.items()}
+    tables = {"algorithms": ALGORITHMS, "methods": METHODS, "samplers": SAMPLERS, "weighters": WEIGHTERS}
+    text = NAMES.format(**{name: ", ".join(table) for name, table in tables.items()})
+    options, settings = _parse(rest, prog, defaults, f"{Options.__doc__}\n{text}")
+    _go(options, names, settings)
+
+
+def _parts(method: str, names: Any, rows: int | None = None) -> tuple[Any, Any]:
+    """The sampler and the weighter of a method, or those that were named in their place."""
+    from winnow.methods import make_sampler, make_weighter
+    from winnow.methods import method as named
+
+    sampler, weighter = named(method, names.algorithm, rows)
+    return (
+        make_sampler(names.sampler, names.algorithm, rows) if names.sampler else sampler,
+        make_weighter(names.weighter, names.algorithm) if names.weighter else weighter,
+    )
+
+
+def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> tuple[Options, dict[str, Any]]:
+    """The general options and, for each plug-in named, its settings that were given (only those)."""
+    fields: list[Any] = [("options", Annotated[Options, tyro.conf.arg(name="")])]
+    places = {}
+    for number, (place, default) in enumerate(defaults.items()):
+        if dataclasses.fields(default):
+            places[f"part{number}"] = (place, default)
+            kind = Annotated[type(default), tyro.conf.arg(name=place)]
+            fields.append((f"part{number}", kind, dataclasses.field(default=default)))
+    whole = dataclasses.make_dataclass("Words", fields)
+    parsed = tyro.cli(whole, args=words, prog=prog, description=text, config=(tyro.conf.OmitSubcommandPrefixes,))
+    flags = {word.split("=")[0].replace("_", "-").replace(".no-", ".") for word in words}
+    settings = {
+        place: {
+            field.name: getattr(getattr(parsed, part), field.name)
+            for field in dataclasses.fields(default)
+            if f"--{place}.{field.name}".replace("_", "-") in flags
+        }
+        for part, (place, default) in places.items()
+    }
+    return parsed.options, settings
+
+
+def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
+    """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
+    from winnow.data.sources import open_dataset
+    from winnow.methods import make_algorithm
+    from winnow.train import plan, train_runs
+
+    def given(family: str, part: Any) -> Any:
+        chosen = settings.get(family, {}) | settings.get(f"{family}.{_word(part)}", {})
+        return dataclasses.replace(part, **chosen)
+
+    if not options.dataset:
+        raise BadInput("no dataset is given; name at least one")
+    runs = []
+    for dataset in map(open_dataset, options.dataset):
+        algorithm = given("algorithm", make_algorithm(names.algorithm, dataset))
+        for method in names.method.split(","):
+            sampler, weighter = _parts(method, names, len(dataset))
+            parts = {"sampler": given("sampler", sampler), "weighter": given("weighter", weighter)}
+            runs += plan(dataset, algorithm, method, **parts, seeds=options.seeds)
+    trained = train_runs(
+        runs,
+        steps=options.steps,
+        batch_size=options.batch_size,
+        chunk=options.chunk,
+        out=options.out,
+        resume=options.resume,
+        largest_pack=options.largest_pack,
+        log=options.log,
+    )
+    summarise(trained, options.out)
+
+
+def _word(part: Any) -> str:
+    """What a plug-in is called on the command line."""
+    from winnow.methods import record
+
+    return record(part)["name"]
+
+
+def summarise(trained: Sequence[Any], out: Path) -> None:
+    """What was trained, where it is and what to do with it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from winnow.logs import read_metrics
+
+    last = {line["run"]: line for line in read_metrics(out / "metrics.jsonl")}
+    table = Table("run", "steps", "weighted reward", "effective share", "state", title=str(out), title_justify="left")
+    for one in trained:
+        line = last.get(one.run.name, {})
+        numbers = [f"{line[name]:.3f}" if name in line else "" for name in ("weight/reward", "weight/ess")]
+        table.add_row(one.run.name, f"{one.steps:,}", *numbers, one.failure or "trained")
+    console = Console()
+    console.print(table)
+    good = [one.run.name for one in trained if not one.failure]
+    if good:
+        console.print(f"next: winnow weights {out / good[-1]}.safetensors", soft_wrap=True, highlight=False)

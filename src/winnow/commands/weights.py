@@ -1,0 +1,86 @@
+"""`winnow weights`: the weight of every row of a run's dataset, as a table and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import tyro
+
+from winnow.errors import BadInput
+from winnow.files import replacing
+
+if TYPE_CHECKING:
+    from winnow.data.dataset import Dataset
+    from winnow.train import RowWeights
+
+
+def weights(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    /,
+    *,
+    out: Path | None = None,
+    figure: Path | None = None,
+    dataset: str | None = None,
+) -> None:
+    """Write the weight of every row: row, episode, step, source, how often it is drawn, how much it counts, and both.
+
+    `weight` is the row's share of the weighted data times the number of rows: 1 is what it has in the dataset itself.
+
+    Args:
+        run: A finished run: a file that `winnow train` wrote.
+        out: The table, .parquet or .npy. Without it, RUN.weights.parquet.
+        figure: The picture, .svg, .png or .pdf. Without it, RUN.weights.svg.
+        dataset: The dataset, if it is no longer where it was when the run was trained.
+    """
+    from rich.console import Console
+
+    from winnow import figures
+    from winnow.data.sources import open_dataset
+    from winnow.train import Trained
+
+    out, figure = out or run.with_suffix(".weights.parquet"), figure or run.with_suffix(".weights.svg")
+    if out.suffix not in (".parquet", ".npy"):
+        raise BadInput(f"{out}: the table is written as .parquet or .npy; choose one of these endings")
+    if figure.suffix not in (".svg", ".png", ".pdf"):
+        raise BadInput(f"{figure}: the picture is written as .svg, .png or .pdf; choose one of these endings")
+    trained = Trained.load(run, open_dataset(dataset) if dataset else None)
+    if trained.failure:
+        raise BadInput(f"{run}: this run failed ({trained.failure}); it has no weights")
+    console = Console()
+    with console.status("weighing every row"):
+        data, found = trained.run.dataset, trained.weights()
+        write(out, data, found)
+        figures.save(figures.weights(data, found.weight, trained.run.name), figure)
+    for number, label in enumerate(data.meta.sources):
+        inside = data.source == number
+        share = float(found.weight[inside].sum() / found.weight.sum())
+        console.print(f"{label}: {inside.mean():.1%} of the rows, {share:.1%} of the weight", highlight=False)
+    console.print(f"table {out}\npicture {figure}", soft_wrap=True, highlight=False)
+
+
+def write(path: Path, data: Dataset, found: RowWeights) -> None:
+    """The table, one line a row."""
+    columns = {
+        "row": np.arange(len(data)),
+        "episode": data.episode,
+        "step": data.step,
+        "source": np.asarray(data.meta.sources)[data.source],
+        "probability": found.probability,
+        "ratio": found.ratio,
+        "weight": found.weight,
+    }
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet
+
+            columns["source"] = pa.array(columns["source"]).dictionary_encode()
+            pyarrow.parquet.write_table(pa.table(columns), temporary)
+        else:
+            table = np.empty(len(data), dtype=[(name, column.dtype) for name, column in columns.items()])
+            for name, column in columns.items():
+                table[name] = column
+            with temporary.open("wb") as file:
+                np.save(file, table, allow_pickle=False)

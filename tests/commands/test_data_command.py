@@ -1,0 +1,167 @@
+"""`winnow data …` as typed: what is written, what is said, and that bad input writes nothing and exits with 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from making import columns, dataset, files_in, source, write_hdf5
+
+from winnow.cli import main
+from winnow.data import store
+from winnow.data.sources import open_dataset
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A bad and a good source, as files."""
+    low, high = tmp_path / "low.safetensors", tmp_path / "high.safetensors"
+    store.save(source(0.1, name="random"), low)
+    store.save(source(1, seed=1, name="expert"), high)
+    return low, high
+
+
+def test_import_writes_a_dataset_and_says_what_is_in_it(tmp_path, capsys):
+    path, out = write_hdf5(tmp_path / "hopper.hdf5", columns()), tmp_path / "out" / "hopper.safetensors"
+    words = ["data", "import", str(path), "--out", str(out), "--environment", "Hopper-v4", "--action-bounds", "-2", "2"]
+    assert main(words) == 0
+    data = store.load(out)
+    assert data.fingerprint == dataset(action_bounds=(-2, 2)).fingerprint
+    assert (data.meta.name, data.meta.environment) == ("hopper", "Hopper-v4")
+    said = capsys.readouterr().out
+    for word in ("8 in 3 episodes, 1 terminal", "Hopper-v4", "data 8"):
+        assert word in said
+
+
+def test_import_of_unordered_rows(tmp_path, capsys):
+    path, out = tmp_path / "x.npz", tmp_path / "x.safetensors"
+    np.savez(path, **{name: column[::-1] for name, column in columns().items()})
+    assert main(["data", "import", str(path), "--out", str(out)]) == 2
+    assert "--kind bag" in capsys.readouterr().err
+    assert main(["data", "import", str(path), "--out", str(out), "--kind", "bag"]) == 0
+    assert store.load(out).meta.kind == "bag"
+
+
+@pytest.mark.parametrize("to", ["x.hdf5", "x.npz", "x.parquet", "minari:x-v0"])
+def test_export_and_back(tmp_path, minari_home, to, capsys):
+    path = tmp_path / "x.safetensors"
+    store.save(dataset(), path)
+    to = to if to.startswith("minari:") else str(tmp_path / to)
+    assert main(["data", "export", str(path), "--to", to]) == 0
+    assert "8 in 3 episodes" in capsys.readouterr().out
+    assert open_dataset(to).fingerprint == dataset().fingerprint
+
+
+@pytest.mark.parametrize("segments", [[], ["--segments"]])
+def test_mix_and_the_same_again_from_the_recipe_alone(tmp_path, sources, segments, capsys):
+    low, high = sources
+    out, again = tmp_path / "mix.safetensors", tmp_path / "again.safetensors"
+    words = ["data", "mix", "--low", f"random={low}", "--high", f"expert={high}", "--share", "0.2", "--rows", "600"]
+    assert main([*words, "--seed", "3", *segments, "--out", str(out)]) == 0
+    assert "random 480" in capsys.readouterr().out or segments
+    data = store.load(out)
+    assert data.meta.sources == ("random", "expert")
+    recipe = tmp_path / "mix.safetensors.recipe.json"
+    assert json.loads(recipe.read_text()) == data.meta.recipe
+
+    assert main(["data", "mix", "--recipe", str(recipe), "--out", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_source_that_was_moved_is_named_again(tmp_path, sources, capsys):
+    low, high = sources
+    out, recipe = tmp_path / "mix.safetensors", tmp_path / "mix.safetensors.recipe.json"
+    main(
+        [
+            "data",
+            "mix",
+            "--low",
+            f"a={low}",
+            "--high",
+            f"b={high}",
+            "--share",
+            "0.2",
+            "--rows",
+            "600",
+            "--out",
+            str(out),
+        ]
+    )
+    moved = high.rename(tmp_path / "moved.safetensors")
+    again = ["data", "mix", "--recipe", str(recipe), "--out", str(tmp_path / "again")]
+    capsys.readouterr()
+    assert main(again) == 2
+    assert "high.safetensors: there is no such file" in capsys.readouterr().err
+    assert main([*again, "--source", f"b={moved}"]) == 0
+    assert store.load(tmp_path / "again").fingerprint == store.load(out).fingerprint
+    assert main([*again, "--source", f"b={low}"]) == 2
+    assert "source 'b' holds other rows" in capsys.readouterr().err
+
+
+BAD = [
+    ("import {there}/nothing.hdf5 --out {out}", "no such file"),
+    ("import {there}/nan.hdf5 --out {out}", "nan.hdf5: rewards, row 2: nan is not a finite number"),
+    ("import {low} --out {there}", "is a folder"),
+    ("import {low} --out {out} --max-steps 3", "is a winnow dataset already"),
+    ("export {low} --to {there}/out.zip", "is no place to export to"),
+    ("export {there}/nothing --to {there}/out.npz", "no such file"),
+    ("export {low} --to minari:nov", "is not a Minari id"),
+    ("mix --out {out}", "give --low LABEL=FILE"),
+    ("mix --low {low} --high b={high} --share 0.1 --out {out}", "is not LABEL=FILE"),
+    ("mix --low a={low} --high b={high} --share 5 --out {out}", "share is 5.0"),
+    ("mix --low a={low} --high a={high} --share 0.1 --out {out}", "both sources are labelled"),
+    ("mix --low a={low} --high b={there}/nan.hdf5 --share 0.1 --out {out}", "rewards, row 2"),
+    ("mix --low a={low} --high b={high} --share 0.1 --source c=d --out {out}", "--source goes with --recipe"),
+    ("mix --recipe {there}/nothing.json --out {out}", "nothing.json: can't be read"),
+    ("mix --recipe {low} --out {out}", "is not JSON"),
+    ("mix --recipe {there}/list.json --out {out}", "is not a recipe"),
+    ("mix --recipe {there}/empty.json --out {out}", "recipe: lacks or garbles"),
+    ("mix --recipe {there}/empty.json --rows 3 --out {out}", "--recipe says all of it"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_exit_code_two_and_no_file(tmp_path, minari_home, sources, words, message, capsys):
+    write_hdf5(tmp_path / "nan.hdf5", columns() | {"rewards": np.array([0, 0, np.nan, 0, 0, 0, 0, 0])})
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "empty.json").write_text("{}")
+    before = files_in(tmp_path)
+    places = {"there": tmp_path, "out": tmp_path / "out", "low": sources[0], "high": sources[1]}
+    assert main(["data", *(word.format(**places) for word in words.split())]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.startswith(f"winnow data {words.split()[0]}: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("data import", ["SOURCE", "--out", "--kind", "--max-steps", "--action-bounds", "--name", "--environment"]),
+        ("data export", ["FILE", "--to"]),
+        ("data mix", ["--out", "--low", "--high", "--share", "--rows", "--segments", "--seed", "--recipe", "--source"]),
+        ("inspect", ["DATASET", "--json", "--discount"]),
+    ],
+)
+def test_every_option_is_explained(command, options, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([*command.split(), "--help"])
+    assert left.value.code == 0
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    for option in options:
+        at = next(i for i, line in enumerate(lines) if line.startswith(option))
+        words = lines[at].split("  ", 1)[1:] or [lines[at + 1]]
+        assert words[0].strip()[:1].isalpha(), option
+
+
+def test_the_command_line_as_a_program_shows_no_traceback(tmp_path):
+    words = [sys.executable, "-m", "winnow.cli", "data", "import", str(tmp_path / "no"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "there is no such file" in done.stderr

@@ -1,0 +1,66 @@
+"""Small datasets and files made by hand, for the tests of `winnow.data` and its commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from winnow.data.dataset import Dataset, from_arrays
+
+Columns = dict[str, Any]
+
+
+def columns(
+    lengths: tuple[int, ...] = (4, 1, 3), terminated: tuple[bool, ...] = (True, False, False), seed: int = 0
+) -> Columns:
+    """Rows of whole episodes under D4RL's names, with a next observation that only the final one does not repeat."""
+    rng, n = np.random.default_rng(seed), sum(lengths)
+    paths = [rng.normal(size=(length + 1, 3)).astype(np.float32) for length in lengths]
+    last = np.cumsum(lengths) - 1
+    terminals, timeouts = np.zeros((2, n), bool)
+    terminals[last], timeouts[last] = terminated, ~np.array(terminated)
+    return {
+        "observations": np.concatenate([path[:-1] for path in paths]),
+        "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
+        "rewards": rng.normal(size=n).astype(np.float32),
+        "next_observations": np.concatenate([path[1:] for path in paths]),
+        "terminals": terminals,
+        "timeouts": timeouts,
+    }
+
+
+def dataset(
+    lengths: tuple[int, ...] = (4, 1, 3),
+    terminated: tuple[bool, ...] = (True, False, False),
+    seed: int = 0,
+    **more: Any,
+) -> Dataset:
+    return from_arrays(**columns(lengths, terminated, seed), **more)
+
+
+def source(reward: float, episodes: int = 20, length: int = 60, seed: int = 0, **more: Any) -> Dataset:
+    """Episodes of one behaviour: every other one ends in a terminal, and each step pays about `reward`."""
+    made = columns((length,) * episodes, tuple(i % 2 == 0 for i in range(episodes)), seed)
+    made["rewards"] = made["rewards"] * np.float32(0.01) + np.float32(reward)
+    return from_arrays(**made, **more)
+
+
+def write_hdf5(path: Path, arrays: dict[str, Any]) -> Path:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return path
+
+
+def same_episodes(a: Dataset, b: Dataset) -> bool:
+    """Every column of the episode table but where its rows lie."""
+    mine, theirs = a.episodes.columns, b.episodes.columns
+    return all(np.array_equal(mine[name], theirs[name]) for name in mine if name not in ("arena", "slot"))
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
