@@ -106,7 +106,7 @@ def toy_batch(seed: int = 0, size: int = 8) -> Batch:
         terminal=jnp.asarray((np.arange(size) % 4 == 1).astype(np.float32)),
         unit_reward=jnp.asarray(unit),
         start_obs=jnp.asarray(start),
-        row=jnp.asarray(rng.permutation(ROWS)[:size]),
+        row=jnp.asarray(np.resize(rng.permutation(ROWS), size)),
         step=jnp.zeros((), int),
         progress=jnp.asarray(0.25),
     )

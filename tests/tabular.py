@@ -344,11 +344,11 @@ class Idle:
 
 
 RATES = ("learning_rate", "temperature_rate")
-STAGES = ((1.0, 800), (0.1, 600), (0.01, 400), (1e-3, 400), (1e-4, 400))
+STAGES = ((1.0, 500), (0.3, 400), (0.1, 400), (0.03, 400), (0.01, 300), (1e-3, 300), (1e-4, 300))
 
 
 def train(
-    runs: Iterable[tuple[Data, Any, int]], stages: Sequence[tuple[float, int]] = STAGES, batch_size: int = 4096
+    runs: Iterable[tuple[Data, Any, int]], stages: Sequence[tuple[float, int]] = STAGES, batch_size: int = 2048
 ) -> Pack:
     """A pack of (data, weighter, seed), trained in stages of (factor of the learning rates, steps).
 

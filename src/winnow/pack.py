@@ -164,8 +164,8 @@ def advance(
     return jax.tree.map(lambda leaf: leaf[None], learners) if alone else learners
 
 
-def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int) -> Learner:
-    """Fresh states and empty sums for every lane."""
+def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int, stamp: Hashable = None) -> Learner:
+    """Fresh states and empty sums for every lane. `stamp` tells apart what `init` reads from outside the program."""
 
     def start(lane: Lane) -> Learner:
         k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, 2**31 - 1))
@@ -230,8 +230,9 @@ class Pack:
         self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes)
         first = runs[0].spec
         self.spec = first._replace(rows=max(len(run.dataset) for run in runs))
-        start = jax.jit(start_learners, static_argnames=("spec", "batch_size"))
-        self.learners: Learner = start(self.tables, self.lanes, spec=self.spec, batch_size=batch_size)
+        start = jax.jit(start_learners, static_argnames=("spec", "batch_size", "stamp"))
+        stamp = getattr(runs[0].weighter, "stamp", None)
+        self.learners: Learner = start(self.tables, self.lanes, spec=self.spec, batch_size=batch_size, stamp=stamp)
 
     @cached_property
     def _advance(self) -> Any:

@@ -70,7 +70,7 @@ class PF:
         _need_episodes(dataset, "pf")
         if not 0 < self.share <= 1:
             raise BadInput(f"sampler.share is {self.share}; it is a part of the episodes, above 0 and at most 1")
-        keep = max(1, int(self.share * len(dataset.episodes)))
+        keep = max(1, int(self.share * len(dataset.episodes) + 1e-9))  # 0.29 × 100 is 29
         best = np.argsort(-dataset.returns, kind="stable")[:keep]
         kept = np.zeros(len(dataset.episodes))
         kept[best] = 1
@@ -93,7 +93,9 @@ def _boltzmann(dataset: Dataset, score: np.ndarray, temperature: float, name: st
     if not temperature > 0:
         raise BadInput(f"sampler.temperature is {temperature}; {name} needs one above 0")
     span = score.max() - score.min()
-    unit = (score - score.min()) / span if span > 0 else np.zeros_like(score)
+    # What is left by rounding where the start explains every return is no advantage.
+    flat = span <= 1e-9 * np.abs(dataset.returns).max()
+    unit = np.zeros_like(score) if flat else (score - score.min()) / span
     weight = np.repeat(np.exp((unit - 1) / temperature), dataset.episodes.length)
     return weight / weight.sum()
 
@@ -126,7 +128,8 @@ def alias_table(probability: np.ndarray) -> Alias:
     lender = np.minimum(np.searchsorted(surplus, begins, side="right"), len(heavy) - 1)
     keep[light], other[light] = scaled[light], heavy[lender]
     last = np.searchsorted(deficit, surplus, side="left")
-    short = last < len(light)  # rounding leaves the last heavy columns with no borrower at their edge
+    # Rounding leaves the last heavy columns with no borrower at their edge; heavy columns before any surplus lend nothing.
+    short = (last < len(light)) & (surplus > 0)
     overhang = np.where(short, deficit[np.minimum(last, len(light) - 1)] - surplus, 0.0)
     keep[heavy] = np.clip(1 - overhang, 0.0, 1.0)
     other[heavy] = heavy[np.minimum(np.arange(len(heavy)) + 1, len(heavy) - 1)]

@@ -98,7 +98,7 @@ def expect(weight: Array, value: Array) -> Array:
 T = TypeVar("T")
 
 
-def setting(default: Any, *, low: float | None = None, high: float | None = None, static: bool = False) -> Any:
+def setting(*, default: Any, low: float | None = None, high: float | None = None, static: bool = False) -> Any:
     """A field with an allowed range (inclusive), or a float that the program is compiled for (`static`)."""
     return dataclasses.field(default=default, metadata={"low": low, "high": high, "static": static})
 

@@ -117,10 +117,8 @@ def test_no_gradient_flows_through_weights(name: str, folder: Path) -> None:
         _, weights, _ = weighter.update(state, batch._replace(obs=obs), KEY)
         return jnp.sum(weights.sa * jnp.arange(8.0)) + jnp.sum(weights.s * jnp.arange(8.0))
 
-    state = start(weighter)
-    counters = jax.grad(reading, argnums=(0, 1), allow_int=True)(state, batch.obs)
-    flows = [leaf for leaf in jax.tree.leaves(counters) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    assert all((leaf == 0).all() for leaf in flows)
+    slope = jax.jit(jax.grad(reading, argnums=(0, 1), allow_int=True))(start(weighter), batch.obs)
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(slope) if jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
 @every_weighter
@@ -157,10 +155,10 @@ def test_an_update_is_deterministic(name: str, folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------ learning
 
 
-@learned
-def test_weights_start_uniform_where_all_rewards_are_alike(weighter: Any) -> None:
-    """With networks of the published size. Dual begins with ν = 0, where w ∝ exp(r̃/λ)."""
-    weighter, batch = dataclasses.replace(weighter, hidden=(256, 256)), toy_batch(size=256)
+@pytest.mark.parametrize("name", ["density", "density-marginal", "dual", "dual-marginal"])
+def test_weights_start_uniform_where_all_rewards_are_alike(name: str) -> None:
+    """With networks of the published size. Where rewards differ, Dual begins near ν = 0, at w ∝ exp(r̃/λ)."""
+    weighter, batch = dataclasses.replace(LEARNED_CASES[name], hidden=(256, 256)), toy_batch(size=256)
     flat = batch._replace(unit_reward=jnp.full(256, 0.3), row=batch.row[:1].repeat(256))
     _, weights, _ = UPDATE(weighter, init(weighter), flat)
     for side in weights:
@@ -170,11 +168,11 @@ def test_weights_start_uniform_where_all_rewards_are_alike(weighter: Any) -> Non
 @learned
 def test_weights_stay_uniform_where_all_rewards_are_alike(weighter: Any) -> None:
     """Rows in a closed loop, through resets as well: nothing is to be gained, and uniform weights conserve flow."""
-    obs = toy_batch(size=32).obs
-    terminal = jnp.zeros(32) if weighter.terminal == "mask" else toy_batch(size=32).terminal
-    loop = toy_batch(size=32)._replace(next_obs=jnp.roll(obs, 1, axis=0), start_obs=jnp.roll(obs, 1, axis=0))
-    flat = loop._replace(unit_reward=jnp.full(32, 0.3), terminal=terminal, row=jnp.zeros(32, int))
-    *_, metrics = train(weighter, jax.tree.map(lambda column: jnp.broadcast_to(column, (1000, *column.shape)), flat))
+    loop = toy_batch(size=64)
+    following = jnp.roll(loop.obs, 1, axis=0)
+    terminal = 0 * loop.terminal if weighter.terminal == "mask" else loop.terminal
+    flat = loop._replace(next_obs=following, start_obs=following, unit_reward=jnp.full(64, 0.3), terminal=terminal)
+    *_, metrics = train(weighter, jax.tree.map(lambda column: jnp.broadcast_to(column, (600, *column.shape)), flat))
     assert metrics["weight/ess"][-1] > 0.95
 
 

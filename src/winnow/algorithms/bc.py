@@ -19,7 +19,7 @@ class BCState(NamedTuple):
 class BC:
     """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state."""
 
-    learning_rate: float = setting(3e-4, low=0)
+    learning_rate: float = setting(default=3e-4, low=0)
     """Adam's step size."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""

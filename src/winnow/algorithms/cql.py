@@ -40,23 +40,23 @@ class CQL:
     The log-sum-exp is estimated from actions drawn uniformly, from π(s) and from π(s').
     """
 
-    penalty: float = setting(10.0, low=0)
+    penalty: float = setting(default=10.0, low=0)
     """κ: how much values of actions outside the data are pushed down."""
-    samples: int = setting(10, low=1)
+    samples: int = setting(default=10, low=1)
     """Actions drawn from each of the three distributions for the penalty."""
     importance: bool = True
     """Correct the log-sum-exp for how likely each drawn action was."""
-    max_backup: int = setting(0, low=0)
+    max_backup: int = setting(default=0, low=0)
     """Back up the best of this many actions at s' instead of one; 0: one (Kitchen: 10)."""
     reg_only: Literal["none", "literal", "strict"] = "none"
     """Weigh every loss (none), only TD error and penalty (literal), or only the penalty (strict)."""
-    action_limit: float = setting(0.999, low=0, high=1)
+    action_limit: float = setting(default=0.999, low=0, high=1)
     """Actions of the data are kept in ± this, where the tanh policy can follow."""
-    discount: float = setting(0.99, low=0, high=1)
+    discount: float = setting(default=0.99, low=0, high=1)
     """γ of the value functions."""
-    target_rate: float = setting(0.005, low=0, high=1)
+    target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the target critic follows."""
-    learning_rate: float = setting(3e-4, low=0)
+    learning_rate: float = setting(default=3e-4, low=0)
     """Adam's step size."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""

@@ -44,17 +44,17 @@ class IQL:
     π:  E_w[ −min(exp(β u), 100) log π(a|s) ]
     """
 
-    expectile: float = setting(0.7, low=0, high=1)
+    expectile: float = setting(default=0.7, low=0, high=1)
     """τ: 0.5 is the mean over actions in the data, 1 their maximum."""
-    beta: float = setting(3.0, low=0)
+    beta: float = setting(default=3.0, low=0)
     """How sharply the policy prefers actions with a higher advantage."""
-    discount: float = setting(0.99, low=0, high=1)
+    discount: float = setting(default=0.99, low=0, high=1)
     """γ of the value functions."""
-    target_rate: float = setting(0.005, low=0, high=1)
+    target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the target critic follows."""
-    learning_rate: float = setting(3e-4, low=0)
+    learning_rate: float = setting(default=3e-4, low=0)
     """Adam's step size; the policy's falls to 0 along a cosine."""
-    dropout: float = setting(0.0, low=0, high=0.9, static=True)
+    dropout: float = setting(default=0.0, low=0, high=0.9, static=True)
     """Share of the policy's hidden units left out while learning."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""

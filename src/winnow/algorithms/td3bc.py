@@ -27,19 +27,19 @@ class TD3BC:
     π:  E_w[ −(α / mean|Q1(s,π(s))|) Q1(s, π(s)) + (π(s) − a)² ],  every second update, and the targets with it
     """
 
-    alpha: float = setting(2.5, low=0)
+    alpha: float = setting(default=2.5, low=0)
     """How much improvement counts beside imitation."""
-    target_noise: float = setting(0.2, low=0)
+    target_noise: float = setting(default=0.2, low=0)
     """Deviation of the noise on the target policy's action."""
-    noise_clip: float = setting(0.5, low=0)
+    noise_clip: float = setting(default=0.5, low=0)
     """That noise is kept in ± this."""
-    actor_every: int = setting(2, low=1)
+    actor_every: int = setting(default=2, low=1)
     """Updates of the critic for one of the actor and the targets."""
-    discount: float = setting(0.99, low=0, high=1)
+    discount: float = setting(default=0.99, low=0, high=1)
     """γ of the value functions."""
-    target_rate: float = setting(0.005, low=0, high=1)
+    target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the targets follow."""
-    learning_rate: float = setting(3e-4, low=0)
+    learning_rate: float = setting(default=3e-4, low=0)
     """Adam's step size."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""

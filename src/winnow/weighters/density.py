@@ -32,15 +32,15 @@ class Density:
 
     form: Literal["paper", "code"] = "code"
     """paper: the equations; code: what made the published numbers (φ and ψ clipped to ±1.2 in w̄)."""
-    lambda_k: float = setting(1.0, low=0)
+    lambda_k: float = setting(default=1.0, low=0)
     """λK: how strongly the weighted data is held to the dataset. The paper's grid: 0.2, 1."""
-    lambda_f: float = setting(1.0, low=0)
+    lambda_f: float = setting(default=1.0, low=0)
     """λF: how strongly the flow penalty counts. The paper's grid: 0.1, 1, 5."""
     terminal: Literal["reset", "mask"] = "reset"
     """What follows a terminal row. reset: a random initial state; mask: nothing, the row leaves the flow penalty."""
     state_weight: Literal["joint", "marginal"] = "joint"
     """Weight where the policy's own action is judged. joint: w(s,a), as published; marginal: w(s), as in the text."""
-    learning_rate: float = setting(1e-4, low=0)
+    learning_rate: float = setting(default=1e-4, low=0)
     """Adam's step size."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of φ and of ψ."""
@@ -68,6 +68,7 @@ class Density:
 
         grads, (joint, marginal, metrics) = jax.grad(loss, has_aux=True)(state.params)
         params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
+        joint, marginal = jax.lax.stop_gradient((joint, marginal))
         weights = Weights(joint, marginal if self.state_weight == "marginal" else joint)
         return DensityState(params, optimiser), weights, metrics | diagnose(joint, batch)
 

@@ -34,13 +34,13 @@ class Dual:
 
     control: Literal["budget", "temperature"] = "budget"
     """budget: give the KL divergence to spend and learn λ, whatever the reward's scale; temperature: give λ."""
-    budget: float = setting(2.0, low=0)
+    budget: float = setting(default=2.0, low=0)
     """ε: how far in nats the weighted data may be from the dataset. 2 nats can single out about a tenth of it."""
-    temperature: float = setting(0.1, low=1e-6)
+    temperature: float = setting(default=0.1, low=1e-6)
     """λ, in units of the scaled reward: fixed with control=temperature, where learning starts with control=budget."""
-    least_temperature: float = setting(0.02, low=1e-6)
+    least_temperature: float = setting(default=0.02, low=1e-6)
     """λ is never learnt below this."""
-    discount: float = setting(1.0, low=0, high=1)
+    discount: float = setting(default=1.0, low=0, high=1)
     """γ. Below 1 the flow restarts from the dataset's own initial states with probability 1 − γ at every step."""
     average: Literal["row", "trajectory"] = "row"
     """row: each row has its own weight; trajectory: the mean of log w over its episode, renewed once a chunk."""
@@ -48,9 +48,9 @@ class Dual:
     """What follows a terminal row. reset: a random initial state; mask: nothing, the row leaves the flow."""
     state_weight: Literal["joint", "marginal"] = "joint"
     """Weight where the policy's own action is judged. joint: w(s,a); marginal: w(s), a regression of w(s,a) on s."""
-    learning_rate: float = setting(1e-3, low=0)
+    learning_rate: float = setting(default=1e-3, low=0)
     """Adam's step size for ν (and for the regression)."""
-    temperature_rate: float = setting(1e-2, low=0)
+    temperature_rate: float = setting(default=1e-2, low=0)
     """Adam's step size for log λ."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν."""
@@ -68,7 +68,7 @@ class Dual:
 
     def init(self, key: Array, spec: Spec) -> DualState:
         k_nu, k_state = jax.random.split(key)
-        params: dict[str, Any] = {"nu": mlp_init(k_nu, (spec.obs_dim, *self.hidden, 1), last_scale=0.01)}
+        params: dict[str, Any] = {"nu": mlp_init(k_nu, (spec.obs_dim, *self.hidden, 1), last_scale=1e-3)}
         if self.control == "budget":
             params["log_temperature"] = jnp.log(jnp.asarray(self.temperature, jnp.float32))
         if self.state_weight == "marginal":
@@ -103,6 +103,9 @@ class Dual:
         (total, (score, marginal)), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
         rates = {name: self.learning_rate for name in state.params} | {"log_temperature": self.temperature_rate}
         params, optimiser = adam_step(state.params, grads, state.optimiser, rates)
+        if self.control == "budget":  # projected onto λ ≥ its floor, so that it can rise again
+            params["log_temperature"] = jnp.maximum(params["log_temperature"], jnp.log(self.least_temperature))
+        score, marginal = jax.lax.stop_gradient((score, marginal))
         joint = jax.nn.softmax(score)
         metrics = {"weighter/loss": total, "weighter/temperature": self._temperature(state.params)}
         weights = Weights(joint, jax.nn.softmax(marginal) if self.state_weight == "marginal" else joint)
@@ -123,7 +126,7 @@ class Dual:
     def _temperature(self, params: dict[str, Any]) -> Array:
         if self.control == "temperature":
             return jnp.asarray(self.temperature)
-        return jnp.maximum(jnp.exp(params["log_temperature"]), self.least_temperature)
+        return jnp.exp(params["log_temperature"])
 
     def _gain(self, params: dict[str, Any], batch: Batch) -> Array:
         """e = r̃ + γ ν(s') − ν(s): what the row adds to the objective, over and above the flow it uses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,6 +26,11 @@ class Fixed:
         if len(weight) != len(dataset):
             raise BadInput(f"{self.path}: holds {len(weight)} weights, the dataset has {len(dataset)} rows")
 
+    @property
+    def stamp(self) -> int:
+        """Changes when the file does."""
+        return Path(self.path).stat().st_mtime_ns
+
     def init(self, key: Array, spec: Spec) -> Array:
         """The table of log weights, as long as the longest dataset of the pack."""
         with np.errstate(divide="ignore"):
@@ -32,7 +38,7 @@ class Fixed:
         return jnp.asarray(np.pad(table, (0, spec.rows - len(table))), jnp.float32)
 
     def update(self, state: Array, batch: Batch, key: Array) -> tuple[Array, Weights, Metrics]:
-        weight = jnp.exp(state[batch.row])
+        weight = jnp.exp(jax.lax.stop_gradient(state)[batch.row])
         total = jnp.sum(weight)
         # A batch of nothing but zero weights must not divide by zero; no row of it teaches anything.
         weight = jnp.where(total > 0, weight / jnp.where(total > 0, total, 1.0), 0.0)

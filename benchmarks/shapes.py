@@ -1,0 +1,82 @@
+"""What the benchmarks share: data of Hopper's shape, runs of the usual sizes, and a fair clock."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.recipes import mixed
+from winnow.methods import make_algorithm, method
+from winnow.pack import Pack, Run
+
+OBS, ACTION, BATCH = 11, 3, 256
+
+
+def arrays(rows: int, length: int, seed: int) -> dict[str, np.ndarray]:
+    """Random numbers in the shape of a Hopper recording with episodes of one length."""
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(rows + 1, OBS)).astype(np.float32)
+    end = np.arange(rows) % length == length - 1
+    return {
+        "observations": obs[:-1],
+        "actions": rng.uniform(-1, 1, (rows, ACTION)).astype(np.float32),
+        "rewards": rng.random(rows).astype(np.float32),
+        "terminals": end,
+        "timeouts": np.zeros(rows, bool),
+        "next_observations": obs[1:],
+    }
+
+
+def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
+    """Mixtures of a source with short episodes and one with long ones, which share their rows."""
+    low, high = from_arrays(**arrays(rows, 22, 0), name="low"), from_arrays(**arrays(rows, 500, 1), name="high")
+    return [mixed(low, high, 0.05, rows, seed=seed, name=f"mixture{seed}") for seed in range(mixtures)]
+
+
+def runs(datasets: list[Dataset], algorithm: str, name: str, count: int, width: int = 256) -> list[Run]:
+    """`count` runs over the datasets in turn, each with a seed of its own."""
+    sampler, weighter = method(name, algorithm)
+    wide: dict[str, Any] = {"hidden": (width, width)}
+    learner: Any = dataclasses.replace(make_algorithm(algorithm), **wide)  # pyright: ignore
+    if hasattr(weighter, "hidden"):
+        weighter = dataclasses.replace(weighter, **wide)  # pyright: ignore
+    return [Run(datasets[i % len(datasets)], learner, sampler, weighter, i, f"run{i}") for i in range(count)]
+
+
+def pack(*args: Any, **kwargs: Any) -> Pack:
+    return Pack(runs(*args, **kwargs), steps=1_000_000, batch_size=BATCH)
+
+
+def stepper(packed: Pack) -> Callable[[int], None]:
+    def go(count: int) -> None:
+        packed.advance(count)
+        packed.wait()
+
+    return go
+
+
+def rates(contenders: Mapping[str, tuple[Callable[[int], None], int]], rounds: int = 5) -> dict[str, float]:
+    """Steps per second of each, the median over rounds in which they take turns (so that a busy moment of the machine
+    is shared). Each comes with the number of steps of one turn and is warmed up first."""
+    for go, count in contenders.values():
+        go(count)
+    seen: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, (go, count) in contenders.items():
+            began = time.perf_counter()
+            go(count)
+            seen[name].append(count / (time.perf_counter() - began))
+    return {name: float(np.median(values)) for name, values in seen.items()}
+
+
+def table(title: str, lines: list[tuple[str, ...]]) -> None:
+    """A few aligned columns."""
+    print(f"\n{title}", flush=True)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
