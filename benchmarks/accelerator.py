@@ -1,6 +1,6 @@
 """winnow on an accelerator: run-steps per second of packs, in one call.
 
-    python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
+python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """winnow on the CPU: what packing, weights and many rows cost, and d3rlpy beside it. All as ratios from one run.
 
-    python benchmarks/cpu.py [--quick] [--json FILE]
+python benchmarks/cpu.py [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def d3rlpy_loops(names: tuple[str, ...]) -> dict[str, Callable[[int], None]]:
     import warnings
 
     warnings.filterwarnings("ignore")
-    import d3rlpy
+    import d3rlpy  # pyright: ignore[reportMissingImports]  # there only for benchmarks: see the Makefile
 
     columns = arrays(100_000, 500, 0)
     data = d3rlpy.dataset.MDPDataset(**{n: columns[n] for n in ("observations", "actions", "rewards", "terminals")})
@@ -116,16 +116,20 @@ def main() -> None:
         }
     )
     base = speed["plain scan, IQL"]
-    lines = [(name, f"{rate:.0f} steps/s", f"{base / rate:.2f} × the time of the plain scan") for name, rate in speed.items()]
+    lines = [
+        (name, f"{rate:.0f} steps/s", f"{base / rate:.2f} × the time of the plain scan") for name, rate in speed.items()
+    ]
     table("one run, 2×256, batch 256", lines)
     weighted = speed["pack of one, IQL"] / speed["pack of one, IQL + DW"]
     print(f"  adding DW costs {weighted:.2f} × (goal: at most 1.6)")
     found["one run"] = speed | {"cost of DW": weighted}
 
-    small = {f"{n} runs": (stepper(pack(data, "iql", "uniform", n, width=64)), 300 * scale // n) for n in (1, 2, 4, 8, 16)}
+    small = {
+        f"{n} runs": (stepper(pack(data, "iql", "uniform", n, width=64)), 300 * scale // n) for n in (1, 2, 4, 8, 16)
+    }
     speed = rates(small)
     lines = [
-        (name, f"{rate:.0f} steps/s", f"{int(name.split()[0]) * rate:.0f} run-steps/s", f"{speed['1 runs'] / rate:.1f} × the time of one")
+        (name, f"{int(name.split()[0]) * rate:.0f} run-steps/s", f"{speed['1 runs'] / rate:.1f} × the time of one")
         for name, rate in speed.items()
     ]  # fmt: skip
     table("packing small runs, IQL 2×64", lines)
@@ -140,7 +144,9 @@ def main() -> None:
         speed = rates(pair, rounds=3)
         ratio = speed["winnow"] / speed["d3rlpy"]
         goal = 1.2 if name == "cql" else 2.5
-        lines.append((name, f"winnow {speed['winnow']:.0f}", f"d3rlpy {speed['d3rlpy']:.0f}", f"{ratio:.1f} × (goal: {goal})"))
+        lines.append(
+            (name, f"winnow {speed['winnow']:.0f}", f"d3rlpy {speed['d3rlpy']:.0f}", f"{ratio:.1f} × (goal: {goal})")
+        )
         found[f"against d3rlpy, {name}"] = speed | {"ratio": ratio}
     table("against d3rlpy, steps/s", lines)
 
@@ -152,7 +158,10 @@ def main() -> None:
     found["memory"] = {"after imports, GB": before, "peak, GB": peak}
 
     start = {}
-    for name, code in (("import winnow", "import winnow"), ("winnow --help", "from winnow.cli import main; main(['--help'])")):
+    for name, code in (
+        ("import winnow", "import winnow"),
+        ("winnow --help", "from winnow.cli import main; main(['--help'])"),
+    ):
         took = []
         for _ in range(5):
             began = time.perf_counter()

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method
 from winnow.pack import Pack, Run
@@ -17,7 +18,7 @@ from winnow.pack import Pack, Run
 OBS, ACTION, BATCH = 11, 3, 256
 
 
-def arrays(rows: int, length: int, seed: int) -> dict[str, np.ndarray]:
+def arrays(rows: int, length: int, seed: int) -> dict[str, Any]:
     """Random numbers in the shape of a Hopper recording with episodes of one length."""
     rng = np.random.default_rng(seed)
     obs = rng.normal(size=(rows + 1, OBS)).astype(np.float32)

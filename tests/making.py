@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 
 Columns = dict[str, Any]
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.types import Array, Batch, Spec, Weights
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed
 

@@ -20,20 +20,21 @@ import numpy as np
 from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp
 
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.pack import Pack, Run
 from winnow.samplers import Sampler, Uniform
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
 
-ROOMS = """
-S..#...
-.......
-...#...
-#.###.#
-...#...
-.......
-...#..G
-""".split()
+# fmt: off
+ROOMS = ("S..#...",
+         ".......",
+         "...#...",
+         "#.###.#",
+         "...#...",
+         ".......",
+         "...#..G")
+# fmt: on
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 STEP_COST = 0.02
 LIMIT = 100
@@ -201,7 +202,7 @@ def distance_to_optimum(data: Data, weighted: np.ndarray) -> float:
     best, _ = linear_program(data)
     spread = _spread(data, "pair")
     pairs = spread.shape[1]
-    of_pair = (spread > 0).T @ weighted
+    of_pair = np.where(spread > 0, 1.0, 0.0).T @ weighted
     eye = np.eye(pairs)
     equal = np.vstack([data.drift.T @ spread, np.ones(pairs), data.reward @ spread])
     found = linprog(
@@ -239,7 +240,7 @@ def exact_dual(data: Data, temperature: float, discount: float = 1.0, terminal: 
     def loss(nu: np.ndarray, heat: float) -> tuple[float, np.ndarray]:
         total = (data.reward + lean @ nu) / heat
         weighted = data.share * np.exp(score(nu, heat))
-        value = heat * logsumexp(total + log_share) + (1 - discount) * nu[0]
+        value = heat * float(np.asarray(logsumexp(total + log_share))) + (1 - discount) * nu[0]
         return float(value), weighted @ lean + (1 - discount) * eye[0]
 
     def curvature(nu: np.ndarray, heat: float) -> np.ndarray:
@@ -295,7 +296,7 @@ def edge_log_weights(data: Data, log_weight: np.ndarray) -> np.ndarray:
     """[edges] log w with E_D[w] = 1, from log w by row."""
     out = np.zeros(len(data.share))
     out[data.edge] = log_weight
-    return out - logsumexp(out, b=data.share)
+    return out - np.asarray(logsumexp(out, b=data.share))
 
 
 def judge(data: Data, log_weight: np.ndarray, sampler: Sampler | None = None) -> Judged:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def tiny_runs(dataset: winnow.Dataset, seeds: int = 2) -> list[Run]:
     ]
 
 
-OPTIONS = {"steps": 60, "chunk": 20, "batch_size": 16, "progress": False}
+OPTIONS: dict[str, Any] = {"steps": 60, "chunk": 20, "batch_size": 16, "progress": False}
 
 
 def same_files(one: Path, other: Path) -> bool:
@@ -127,7 +128,9 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(dome, tmp_path):
     chance, kills = random.Random(0), 0
     for part in (0.1, 0.35, 0.6, 0.85):  # of the work, and then a random moment later
         process = begin("killed")
-        while process.poll() is None and len(read_metrics(tmp_path / "killed" / "metrics.jsonl")) < part * len(straight):
+        while process.poll() is None and len(read_metrics(tmp_path / "killed" / "metrics.jsonl")) < part * len(
+            straight
+        ):
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.2))
         if process.poll() is None:
@@ -161,7 +164,7 @@ def test_a_folder_with_other_runs_is_refused(dome, tmp_path):
     with pytest.raises(BadInput, match="already holds runs"):
         train_runs(runs, out=tmp_path / "o", **OPTIONS)
     with pytest.raises(BadInput, match="other steps"):
-        train_runs(runs, out=tmp_path / "o", resume=True, **(OPTIONS | {"steps": 80}))
+        train_runs(runs, out=tmp_path / "o", resume=True, **{**OPTIONS, "steps": 80})
     with pytest.raises(BadInput, match="other runs"):
         train_runs(runs[:1], out=tmp_path / "o", resume=True, **OPTIONS)
 
@@ -170,7 +173,7 @@ def test_a_damaged_checkpoint_is_named(dome, tmp_path):
     out = tmp_path / "o"
     train_runs(tiny_runs(dome), out=out, **OPTIONS)
     (out / "pack-0.safetensors").write_bytes(b"not a checkpoint")
-    with pytest.raises(BadInput, match="pack-0.safetensors: is damaged"):
+    with pytest.raises(BadInput, match=r"pack-0\.safetensors: is damaged"):
         train_runs(tiny_runs(dome), out=out, resume=True, **OPTIONS)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabular import Data, Grid, collect, divergence, edge_log_weights, exact_dual, judge, linear_program, train
+from tabular import Grid, collect, divergence, edge_log_weights, exact_dual, judge, linear_program, train  # pyright: ignore
 
 from winnow.samplers import AW, PF
 from winnow.weighters import Density, Dual
@@ -33,7 +33,9 @@ LEARNED: dict[str, Any] = {
     "dual ε=0.5": Dual(budget=0.5, temperature_rate=0.1, **TABLE),
     "dual ε=2": Dual(budget=2.0, temperature_rate=0.1, **TABLE),
 }
-MEASURES = ("reported", "flow", "distance", "value", "best", "best_by_row", "possible", "behaviour", "kl", "phi")
+JUDGED = ("reported", "flow", "distance", "value")
+KNOWN = ("best", "best_by_row", "possible", "behaviour")
+MEASURES = (*JUDGED, *KNOWN, "kl", "temperature", "phi")
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ def measure(grid: str, slip: float, seed: int) -> Iterator[dict[str, Any]]:
     reported, flow, distance, value: see `tabular.Judged`
     best, best_by_row: the linear program's optimum over pairs (s, a), and over single rows (s, a, s')
     possible: the best policy's average reward in the true grid; behaviour: the behaviour data's own policy's
-    kl: of the learned weights from the dataset; phi: mean of φ over the dataset, where there is one
+    kl: of the weights from the dataset; temperature: λ where a budget is given; phi: mean of φ over the dataset
     """
     data = collect(Grid(slip), seed)
     nothing = np.zeros(len(data.dataset))
@@ -62,10 +64,11 @@ def measure(grid: str, slip: float, seed: int) -> Iterator[dict[str, Any]]:
         "behaviour": judge(data, nothing).value,
     }
 
-    def row(form: str, log_weight: np.ndarray, sampler: Any = None, phi: float | None = None) -> dict[str, Any]:
-        kl = divergence(data, edge_log_weights(data, log_weight)) if sampler is None else None
-        found = judge(data, log_weight, sampler)._asdict() | known | {"kl": kl, "phi": phi}
-        return {"grid": grid, "form": form, "seed": seed} | {k: v if v is None else f"{v:.6g}" for k, v in found.items()}
+    def row(form: str, log_weight: np.ndarray, sampler: Any = None, **learnt: float) -> dict[str, Any]:
+        found = judge(data, log_weight, sampler)._asdict() | known | learnt
+        if sampler is None:
+            found["kl"] = divergence(data, edge_log_weights(data, log_weight))
+        return {"grid": grid, "form": form, "seed": seed} | {name: f"{value:.6g}" for name, value in found.items()}
 
     yield row("behaviour", nothing)
     yield row("aw", nothing, AW())
@@ -74,26 +77,26 @@ def measure(grid: str, slip: float, seed: int) -> Iterator[dict[str, Any]]:
         yield row(f"exact λ={temperature}", exact_dual(data, temperature)[data.edge])
     for form, weighter in LEARNED.items():
         pack = train([(data, weighter, seed)])
-        yield row(form, pack.log_weights(0), phi=mean_phi(pack, data))
+        yield row(form, pack.log_weights(0), **learnt_numbers(pack.lane(0)[1].weighter.params))
 
 
-def mean_phi(pack: Any, data: Data) -> float | None:
-    """Standardised observations have mean 0, so the mean of a linear φ over the dataset is its last bias."""
-    params = pack.lane(0)[1].weighter.params
-    return float(params["phi"][-1]["b"][0]) if "phi" in params else None
+def learnt_numbers(params: dict[str, Any]) -> dict[str, float]:
+    """λ of `Dual` with a budget; mean φ of `Density`: its bias, since standardised observations have mean 0."""
+    if "phi" in params:
+        return {"phi": float(params["phi"][-1]["b"][0])}
+    return {"temperature": float(np.exp(params["log_temperature"]))} if "log_temperature" in params else {}
 
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Means over seeds, and the least and greatest, as the table in docs/weighters.md."""
-    shown = ("reported", "flow", "distance", "value")
     for grid in GRIDS:
         here = [row for row in rows if row["grid"] == grid]
-        for name in ("best", "best_by_row", "possible", "behaviour"):
+        for name in KNOWN:
             print(f"{grid}: {name} {spread(here, name)}")
-        print(f"| form | {' | '.join(shown)} |\n|---|{'---|' * len(shown)}")
+        print(f"| form | {' | '.join(JUDGED)} |\n|---|{'---|' * len(JUDGED)}")
         for form in dict.fromkeys(row["form"] for row in here):
             mine = [row for row in here if row["form"] == form]
-            print(f"| {form} | {' | '.join(spread(mine, name) for name in shown)} |")
+            print(f"| {form} | {' | '.join(spread(mine, name) for name in JUDGED)} |")
 
 
 def spread(rows: list[dict[str, Any]], name: str) -> str:

@@ -12,7 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from winnow.algorithms import BC, CQL, IQL, TD3BC
-    from winnow.data.dataset import Dataset, from_arrays
+    from winnow.data.arrays import from_arrays
+    from winnow.data.dataset import Dataset
     from winnow.data.imbalance import imbalance
     from winnow.data.recipes import diverse, mixed, small
     from winnow.data.sources import open_dataset
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "winnow.algorithms": ("BC", "CQL", "IQL", "TD3BC"),
-    "winnow.data.dataset": ("Dataset", "from_arrays"),
+    "winnow.data.arrays": ("from_arrays",),
+    "winnow.data.dataset": ("Dataset",),
     "winnow.data.imbalance": ("imbalance",),
     "winnow.data.recipes": ("diverse", "mixed", "small"),
     "winnow.data.sources": ("open_dataset",),
@@ -42,8 +44,6 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE)
-
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE:
@@ -52,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(_MODULE)

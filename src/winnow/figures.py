@@ -79,7 +79,7 @@ def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
 def scores(values: Mapping[str, Sequence[float]], title: str, marks: Mapping[str, float]) -> Any:
     """One bar for each method, one dot for each seed, and lines to compare with."""
     figure, (axis,) = _figure(1.2 + 1.1 * len(values), 3.6, 1)
-    for place, (name, seeds) in enumerate(values.items()):
+    for place, seeds in enumerate(values.values()):
         axis.bar(place, np.mean(seeds), 0.62, color=COLOURS[place % 8], alpha=0.75)
         axis.plot(np.full(len(seeds), place), seeds, "o", ms=4, color="black", alpha=0.7)
     axis.set_xticks(range(len(values)), list(values), rotation=20)

@@ -1,4 +1,4 @@
-"""The shorthands everyone uses: a method is a sampler and a weighter, with the settings its algorithm was tuned with."""
+"""The shorthands everyone uses: a method is a sampler and a weighter, set as its algorithm was tuned with."""
 
 from __future__ import annotations
 
@@ -86,11 +86,13 @@ def record(config: Any) -> dict[str, Any]:
     """A plug-in as plain JSON: its registered name and its settings."""
     kinds = {kind: name for table in (ALGORITHMS, WEIGHTERS, SAMPLERS) for name, kind in table.items()}
     if type(config) not in kinds:
-        raise BadInput(f"{type(config).__name__} is not registered; add it to ALGORITHMS, WEIGHTERS or SAMPLERS by name")
+        raise BadInput(
+            f"{type(config).__name__} is not registered; add it to ALGORITHMS, WEIGHTERS or SAMPLERS by name"
+        )
     return {"name": kinds[type(config)]} | {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
 
 
 def from_record(saved: dict[str, Any], table: dict[str, type]) -> Any:
     """The plug-in again."""
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in saved.items()}
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
     return table[settings.pop("name")](**settings)

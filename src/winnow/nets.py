@@ -68,7 +68,9 @@ def gaussian_mean(params: Params, obs: Array, dropout: float = 0.0, key: Array |
     return jnp.tanh(mlp(params["mean"], obs, dropout, key))
 
 
-def gaussian_log_prob(params: Params, obs: Array, action: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+def gaussian_log_prob(
+    params: Params, obs: Array, action: Array, dropout: float = 0.0, key: Array | None = None
+) -> Array:
     """log π(a|s), log-std kept in [−5, 2]."""
     log_std = jnp.clip(params["log_std"], -5.0, 2.0)
     scaled = (action - gaussian_mean(params, obs, dropout, key)) / jnp.exp(log_std)
@@ -113,8 +115,8 @@ def adam_step(
     params: dict[str, Params], grads: dict[str, Params], adam: Adam, rate: float | Array | Mapping[str, Any]
 ) -> tuple[dict[str, Params], Adam]:
     """One Adam step. `rate` is one learning rate, or one for each parameter group; any of them may be traced."""
+    direction: Any
     direction, moments = optax.scale_by_adam().update(grads, adam.moments)
-    assert isinstance(direction, dict)
 
     def move(name: str) -> Params:
         step = rate[name] if isinstance(rate, Mapping) else rate

@@ -137,9 +137,7 @@ def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: 
     """One step of one run: draw, weigh, learn. The algorithm sees the weights from before the weighter's update."""
     k_draw, k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, step), 3)
     batch = draw(tables, lane, k_draw, batch_size, step, progress)
-    weighter, weights, weighed = lane.weighter.update(
-        learner.weighter, scaled(batch, lane.mean, lane.std), k_weighter
-    )
+    weighter, weights, weighed = lane.weighter.update(learner.weighter, scaled(batch, lane.mean, lane.std), k_weighter)
     algorithm, learnt = lane.algorithm.update(
         learner.algorithm, scaled(batch, lane.shift, lane.scale), weights, k_algorithm
     )
@@ -322,25 +320,25 @@ def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
         mean, std = data.obs_moments
         shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
         centre, half = action_transform(data)
-        lane = Lane(
-            key=jax.random.key_data(keys.key(run.seed)),
-            algorithm=run.algorithm,
-            weighter=run.weighter,
-            first_row=np.int32(first_row),
-            rows=np.int32(len(data)),
-            first_start=np.int32(first_start),
-            starts=np.int32(len(data.start_slot)),
-            first_alias=np.int32(first_alias),
-            mean=mean,
-            std=std,
-            shift=shift,
-            scale=scale,
-            reward=np.float32(reward_transform(data, run.algorithm.reward_scaling)),
-            unit=np.float32(unit_transform(data)),
-            action_centre=centre,
-            action_half=half,
-        )
-        lanes.append(lane)
+        lane: dict[str, Any] = {
+            "key": jax.random.key_data(keys.key(run.seed)),
+            "algorithm": run.algorithm,
+            "weighter": run.weighter,
+            "first_row": np.int32(first_row),
+            "rows": np.int32(len(data)),
+            "first_start": np.int32(first_start),
+            "starts": np.int32(len(data.start_slot)),
+            "first_alias": np.int32(first_alias),
+            "mean": mean,
+            "std": std,
+            "shift": shift,
+            "scale": scale,
+            "reward": np.array(reward_transform(data, run.algorithm.reward_scaling), np.float32),
+            "unit": np.array(unit_transform(data), np.float32),
+            "action_centre": centre,
+            "action_half": half,
+        }
+        lanes.append(Lane(**lane))
 
     def arena_column(field: str, dtype: Any) -> Array:
         return jnp.asarray(np.concatenate([np.asarray(getattr(arena, field), dtype) for arena in arenas]))

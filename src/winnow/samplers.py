@@ -128,7 +128,7 @@ def alias_table(probability: np.ndarray) -> Alias:
     lender = np.minimum(np.searchsorted(surplus, begins, side="right"), len(heavy) - 1)
     keep[light], other[light] = scaled[light], heavy[lender]
     last = np.searchsorted(deficit, surplus, side="left")
-    # Rounding leaves the last heavy columns with no borrower at their edge; heavy columns before any surplus lend nothing.
+    # The last heavy columns may have no borrower at their edge (rounding), and those before any surplus lend nothing.
     short = (last < len(light)) & (surplus > 0)
     overhang = np.where(short, deficit[np.minimum(last, len(light) - 1)] - surplus, 0.0)
     keep[heavy] = np.clip(1 - overhang, 0.0, 1.0)

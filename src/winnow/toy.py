@@ -13,7 +13,8 @@ from functools import cache
 
 import numpy as np
 
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 
 STEPS = 200
 """The time limit. An episode that reaches it is timed out: nothing ended."""

@@ -1,9 +1,9 @@
 """Training: which runs there are, the loop over their chunks, checkpoints, and what is left at the end.
 
-    OUT/config.json          everything that was asked for
-    OUT/metrics.jsonl        one line for each run and chunk
-    OUT/NAME.safetensors     one for each finished run: policy, weighter, scaling, settings
-    OUT/pack-K.safetensors   the state of a pack that is not finished yet
+OUT/config.json          everything that was asked for
+OUT/metrics.jsonl        one line for each run and chunk
+OUT/NAME.safetensors     one for each finished run: policy, weighter, scaling, settings
+OUT/pack-K.safetensors   the state of a pack that is not finished yet
 """
 
 from __future__ import annotations
@@ -265,7 +265,9 @@ def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
         raise BadInput(f"{path}: is damaged ({error}); choose another --out") from error
     for name in wanted:
         if held.get(name) != wanted[name]:
-            raise BadInput(f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out")
+            raise BadInput(
+                f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out"
+            )
     sweep(folder)
 
 
@@ -370,7 +372,9 @@ class _Job:
         lane, learner = pack.lane(number)
         run, state = self.runs[number], jax.tree.map(np.asarray, learner.algorithm)
         scaling = map(np.asarray, (lane.shift, lane.scale, lane.action_centre, lane.action_half))
-        return Trained(run, pack.step, failure, Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run))
+        return Trained(
+            run, pack.step, failure, Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run)
+        )
 
 
 def _states(learners: Learner) -> dict[str, Any]:

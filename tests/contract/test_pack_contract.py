@@ -14,7 +14,8 @@ import pytest
 from problems import assert_same, quick_compiles, tiny, toy_dataset
 
 from winnow.algorithms import ALGORITHMS, BC, CQL, IQL
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.data.recipes import diverse, mixed
 from winnow.pack import Pack, Run, gather, lay_out, packs
 from winnow.samplers import AW, PF, Uniform

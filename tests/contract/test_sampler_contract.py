@@ -13,7 +13,8 @@ from problems import toy_dataset
 from scipy.stats import chisquare
 
 from winnow.algorithms import BC
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.pack import Run, draw, lay_out
 from winnow.samplers import AW, PF, RW, SAMPLERS, Alias, Sampler, Uniform, alias_table

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from making import Columns, columns, dataset
 
-from winnow.data.dataset import Meta, combine, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Meta, combine
 from winnow.errors import BadInput
 
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import columns, dataset, files_in, same_episodes, source
 
-from winnow.data.dataset import Dataset, Kind, combine, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset, Kind, combine
 from winnow.data.export import export
 from winnow.data.recipes import diverse
 from winnow.data.sources import open_dataset

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from making import columns, source
 
-from winnow.data.dataset import Dataset, from_arrays
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
 from winnow.data.imbalance import degree, imbalance, recommend, verdict
 from winnow.data.recipes import mixed
 from winnow.errors import BadInput

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from making import columns, same_episodes, source
 
-from winnow.data.dataset import from_arrays
+from winnow.data.arrays import from_arrays
 from winnow.data.recipes import SEGMENT, Recipe, build, diverse, mixed, rebuild, small
 from winnow.errors import BadInput
 

@@ -122,7 +122,11 @@ class CQL:
             alpha = frozen(jnp.exp(params["log_alpha"]))
             actor = expect(policy_weight, alpha * log_prob - value)
             temperature = -params["log_alpha"] * expect(policy_weight, frozen(log_prob - action_dim))
-            return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -expect(policy_weight, log_prob)}
+            return actor + temperature, {
+                "loss/actor": actor,
+                "alpha": alpha,
+                "entropy": -expect(policy_weight, log_prob),
+            }
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             critic, critic_metrics = critic_loss(params)

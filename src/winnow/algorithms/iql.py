@@ -104,7 +104,7 @@ class IQL:
             return value + critic + actor, metrics
 
         grads, metrics = jax.grad(loss, has_aux=True)(state.params)
-        rates = {name: self.learning_rate for name in state.params}
+        rates: dict[str, Any] = dict.fromkeys(state.params, self.learning_rate)
         rates["actor"] = self.learning_rate * cosine(batch.progress)
         params, optimiser = adam_step(state.params, grads, state.optimiser, rates)
         return IQLState(params, track(state.target_critic, params["critic"], self.target_rate), optimiser), metrics

@@ -71,7 +71,9 @@ class TD3BC:
             return expect(weights.sa, ((value - backup) ** 2).sum(axis=0)), value
 
         (loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)({"critic": state.params["critic"]})
-        critic, adam = adam_step({"critic": state.params["critic"]}, grads, state.optimiser["critic"], self.learning_rate)
+        critic, adam = adam_step(
+            {"critic": state.params["critic"]}, grads, state.optimiser["critic"], self.learning_rate
+        )
         state = state._replace(params=state.params | critic, optimiser=state.optimiser | {"critic": adam})
         # `step` is the same for every run of a pack, so this stays a branch when runs are packed.
         state = jax.lax.cond(

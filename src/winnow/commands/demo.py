@@ -32,8 +32,11 @@ def demo(*, out: Path = Path("demo"), steps: int = 5_000, seeds: int = 3) -> Non
 
     source = out / "dome-random-expert-5.safetensors"
     if not source.exists():
-        low, high = toy.make(toy.random, ROWS, seed=0, name="random"), toy.make(toy.expert, 20_000, seed=1, name="expert")
-        labels = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
+        low, high = (
+            toy.make(toy.random, ROWS, seed=0, name="random"),
+            toy.make(toy.expert, 20_000, seed=1, name="expert"),
+        )
+        labels: dict[str, Any] = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
         store.save(recipes.mixed(low, high, SHARE, ROWS, **labels), source)
     dataset = open_dataset(source)
     print(f"{dataset}\n{verdict(imbalance(dataset))}\n")
@@ -84,7 +87,9 @@ def _show(scores: dict[str, list[float]], good: dict[str, list[float]], out: Pat
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("method", "score", "each seed", "weight on expert rows", title="TD3+BC, normalised score (100 = best)")
+    table = Table(
+        "method", "score", "each seed", "weight on expert rows", title="TD3+BC, normalised score (100 = best)"
+    )
     for method, seeds in scores.items():
         each = "  ".join(f"{score:.0f}" for score in seeds)
         table.add_row(method, f"{np.mean(seeds):.1f}", each, f"{np.mean(good[method]):.0%}")

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data import store
+from winnow.data.arrays import from_arrays
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
-from winnow.data.dataset import Dataset, Kind, Side, from_arrays
+from winnow.data.dataset import Dataset, Kind, Side
 from winnow.data.minari import METADATA, hard_linked, is_minari, open_minari
 from winnow.errors import BadInput
 

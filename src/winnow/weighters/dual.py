@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.nets import Adam, adam_init, adam_step, mlp_init, scalar
-from winnow.types import Array, Batch, Fetch, Metrics, Spec, Weights, expect, plugin, setting
+from winnow.types import Array, Batch, Fetch, Metrics, Spec, Weights, plugin, setting
 from winnow.weighters.diagnostics import after, diagnose
 
 BLOCK = 8192  # rows scored at a time when the whole dataset is
@@ -101,7 +101,7 @@ class Dual:
             return total, (score, marginal)
 
         (total, (score, marginal)), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
-        rates = {name: self.learning_rate for name in state.params} | {"log_temperature": self.temperature_rate}
+        rates = dict.fromkeys(state.params, self.learning_rate) | {"log_temperature": self.temperature_rate}
         params, optimiser = adam_step(state.params, grads, state.optimiser, rates)
         if self.control == "budget":  # projected onto λ ≥ its floor, so that it can rise again
             params["log_temperature"] = jnp.maximum(params["log_temperature"], jnp.log(self.least_temperature))
