@@ -40,7 +40,7 @@ def plain_loop() -> Callable[[int], None]:
 
     data = {name: jnp.asarray(column, jnp.float32) for name, column in arrays(100_000, 500, 0).items()}
     algorithm, key = IQL(), jax.random.key(0)
-    state = algorithm.init(key, Spec(OBS, ACTION, 100_000))
+    state = jax.jit(lambda key: algorithm.init(key, Spec(OBS, ACTION, 100_000)))(key)
     uniform = jnp.full(BATCH, 1 / BATCH)
 
     @partial(jax.jit, static_argnames="count", donate_argnames="state")

@@ -1,0 +1,138 @@
+"""Soft actor-critic (Haarnoja et al., 2018), with which behaviour policies are trained online: CQL without the penalty.
+
+Plain functions, not a plug-in: it weighs nothing, learns from no dataset, and backs up the entropy.
+
+Environments of different sizes learn in one program: observations and actions are filled up with zeros to one width,
+`real` marks the actions that exist, and weights of what does not exist are zero and stay so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from winnow.nets import Adam, adam_init, adam_step, mlp, squashed_init, squashed_mean, track, twins, twins_init
+from winnow.types import Array, Metrics, plugin, setting
+
+
+class Transitions(NamedTuple):
+    """A batch from the replay. `terminal` is 1 where the task ended; a timeout is not a terminal."""
+
+    obs: Array  # [B, O]
+    action: Array  # [B, A] in [-1, 1]
+    reward: Array  # [B]
+    next_obs: Array  # [B, O]
+    terminal: Array  # [B]
+
+
+class SACState(NamedTuple):
+    params: dict[str, Any]
+    target_critic: Any
+    optimiser: Adam
+
+
+@plugin
+class SAC:
+    """Settings of the three losses, which are minimised together:
+
+    Q:  E[ (r + γ (min Q̄(s',a') − α log π(a'|s')) − Q(s,a))² ],  a' ~ π(s')
+
+    π:  E[ α log π(a|s) − min Q(s,a) ],  a ~ π(s)
+
+    α:  E[ −log α (log π(a|s) + H̄) ],  H̄ = −|A|
+    """
+
+    discount: float = setting(default=0.99, low=0, high=1)
+    """γ of the value functions."""
+    target_rate: float = setting(default=0.005, low=0, high=1)
+    """How fast the target critic follows."""
+    learning_rate: float = setting(default=3e-4, low=0)
+    """Adam's step size."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers."""
+
+
+def init(sac: SAC, key: Array, obs_dim: int, action_dim: int, width: tuple[int, int] | None = None) -> SACState:
+    """Parameters for an environment, filled up to the `width` of (observations, actions)."""
+    k_critic, k_actor = jax.random.split(key)
+    critic = twins_init(k_critic, (obs_dim + action_dim, *sac.hidden, 1))
+    actor = squashed_init(k_actor, obs_dim, action_dim, sac.hidden)
+    more_obs, more_action = (wide - own for wide, own in zip(width or (obs_dim, action_dim), (obs_dim, action_dim)))
+    own = critic[0]["w"]  # [2, O + A, H]
+    filled = [_fill(own[:, :obs_dim], 1, more_obs), _fill(own[:, obs_dim:], 1, more_action)]
+    critic[0]["w"] = jnp.concatenate(filled, axis=1)
+    actor[0]["w"] = _fill(actor[0]["w"], 0, more_obs)
+    for name in ("w", "b"):
+        halves = jnp.split(actor[-1][name], 2, axis=-1)  # mean and log-std
+        actor[-1][name] = jnp.concatenate([_fill(half, -1, more_action) for half in halves], axis=-1)
+    params = {"critic": critic, "actor": actor, "log_alpha": jnp.zeros(())}
+    return SACState(params, critic, adam_init(params))
+
+
+def trimmed(actor: Any, obs_dim: int, action_dim: int) -> Any:
+    """The actor of one environment, without what `init` filled up."""
+    first, *middle, last = actor
+    first = first | {"w": first["w"][:obs_dim]}
+    layers = [first, *middle, last]
+    layers[-1] = {
+        name: jnp.concatenate([half[..., :action_dim] for half in jnp.split(value, 2, axis=-1)], axis=-1)
+        for name, value in layers[-1].items()
+    }
+    return layers
+
+
+def sample(actor: Any, obs: Array, key: Array, real: Array) -> tuple[Array, Array]:
+    """Actions drawn from the policy [B, A] and their log-probabilities [B], over the actions that exist."""
+    mean, log_std = jnp.split(mlp(actor, obs), 2, axis=-1)
+    log_std = jnp.clip(log_std, -20.0, 2.0)
+    noise = jax.random.normal(key, mean.shape)
+    raw = mean + jnp.exp(log_std) * noise
+    squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
+    log_prob = jnp.sum(real * (-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash), axis=-1)
+    return real * jnp.tanh(raw), log_prob
+
+
+def mean(actor: Any, obs: Array, real: Array) -> Array:
+    """The policy's mean action."""
+    return real * squashed_mean(actor, obs)
+
+
+def update(sac: SAC, state: SACState, batch: Transitions, key: Array, real: Array) -> tuple[SACState, Metrics]:
+    """One step on all three losses."""
+    frozen = jax.lax.stop_gradient
+    k_pi, k_next = jax.random.split(key)
+    alpha = jnp.exp(state.params["log_alpha"])
+    next_action, next_log_prob = sample(state.params["actor"], batch.next_obs, k_next, real)
+    next_value = twins(state.target_critic, batch.next_obs, next_action).min(axis=0) - alpha * next_log_prob
+    target = batch.reward + sac.discount * (1 - batch.terminal) * next_value
+
+    def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+        value = twins(params["critic"], batch.obs, batch.action)
+        td = ((value - target) ** 2).sum(axis=0).mean()
+        return td, {"loss/td": td, "q": value[0].mean()}
+
+    def policy_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+        action, log_prob = sample(params["actor"], batch.obs, k_pi, real)
+        value = twins(frozen(state.params["critic"]), batch.obs, action).min(axis=0)
+        actor = (alpha * log_prob - value).mean()
+        temperature = -params["log_alpha"] * frozen(log_prob - real.sum()).mean()
+        return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -log_prob.mean()}
+
+    def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+        critic, critic_metrics = critic_loss(params)
+        policy, policy_metrics = policy_loss(params)
+        return critic + policy, critic_metrics | policy_metrics
+
+    grads, metrics = jax.grad(loss, has_aux=True)(state.params)
+    params, optimiser = adam_step(state.params, grads, state.optimiser, sac.learning_rate)
+    return SACState(params, track(state.target_critic, params["critic"], sac.target_rate), optimiser), metrics
+
+
+def _fill(array: Array, axis: int, more: int) -> Array:
+    """Zeros added at the end of an axis."""
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, more)
+    return jnp.pad(array, widths)
