@@ -34,8 +34,10 @@ def arrays(rows: int, length: int, seed: int) -> dict[str, Any]:
 
 
 def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
-    """Mixtures of a source with short episodes and one with long ones, which share their rows."""
-    low, high = from_arrays(**arrays(rows, 22, 0), name="low"), from_arrays(**arrays(rows, 500, 1), name="high")
+    """Mixtures of `rows` rows each from a source with short episodes and one with long ones, which hold `rows` rows
+    between them: the mixtures share these."""
+    half = rows // 2
+    low, high = from_arrays(**arrays(half, 22, 0), name="low"), from_arrays(**arrays(half, 500, 1), name="high")
     return [mixed(low, high, 0.05, rows, seed=seed, name=f"mixture{seed}") for seed in range(mixtures)]
 
 

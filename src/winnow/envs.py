@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import mmap
 import os
 import pickle
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
@@ -75,19 +76,44 @@ def make(environment: str | Environment) -> Any:
     try:
         import gymnasium
 
-        if isinstance(entry.source, str):
-            limit = {} if entry.time_limit is None else {"max_episode_steps": entry.time_limit}
-            return gymnasium.make(entry.source, disable_env_checker=True, **limit, **entry.options)
-        made = entry.source(**entry.options)
-        return made if entry.time_limit is None else gymnasium.wrappers.TimeLimit(made, entry.time_limit)
+        with _no_log_file():
+            if isinstance(entry.source, str):
+                limit = {} if entry.time_limit is None else {"max_episode_steps": entry.time_limit}
+                return gymnasium.make(entry.source, disable_env_checker=True, **limit, **entry.options)
+            made = entry.source(**entry.options)
+            return made if entry.time_limit is None else gymnasium.wrappers.TimeLimit(made, entry.time_limit)
     except ImportError as error:
         raise BadInput(f"{entry.name}: {error}; pip install 'gymnasium[mujoco]'") from error
 
 
+@contextlib.contextmanager
+def _no_log_file() -> Iterator[None]:
+    """MuJoCo writes its warnings to a file in the folder it runs in; here they go to stderr."""
+    try:
+        mujoco: Any = importlib.import_module("mujoco")
+    except ImportError:
+        yield
+        return
+
+    def warn(text: str) -> None:
+        if "is deprecated" not in text:  # the task's model file is Gymnasium's to mend
+            print(f"MuJoCo: {text}", file=sys.stderr)
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(warn)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
 class Shape(NamedTuple):
+    """Sizes and bounds of what an environment shows and takes."""
+
     obs_dim: int
     low: np.ndarray  # [A] bounds of the action
     high: np.ndarray
+    time_limit: int | None
 
     @property
     def action_dim(self) -> int:
@@ -95,15 +121,15 @@ class Shape(NamedTuple):
 
 
 def shape(environment: str | Environment) -> Shape:
-    """Sizes of what an environment shows and takes."""
     made = make(environment)
     obs, action = made.observation_space, made.action_space
     made.close()
-    name = environment if isinstance(environment, str) else environment.name
+    entry = lookup(environment) if isinstance(environment, str) else environment
     flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
     if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
-        raise BadInput(f"{name}: needs flat observations and flat, bounded actions; it has {obs} and {action}")
-    return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64))
+        raise BadInput(f"{entry.name}: needs flat observations and flat, bounded actions; it has {obs} and {action}")
+    limit = entry.time_limit or getattr(made.spec, "max_episode_steps", None)
+    return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64), limit)
 
 
 def normalised(name: str, returns: Any) -> np.ndarray | None:
@@ -148,28 +174,33 @@ class Board(NamedTuple):
     episode: np.ndarray  # [N] number of the episode that is being played
 
 
-def _board(memory: Any, count: int, obs_dim: int, action_dim: int) -> Board:
-    """The shared arrays, one after the other in a piece of memory; 8-byte columns first."""
-    kinds = Board(
-        action=((action_dim,), np.float32),
-        obs=((obs_dim,), np.float32),
-        next_obs=((obs_dim,), np.float32),
-        reward=((), np.float64),
-        terminal=((), np.bool_),
-        timeout=((), np.bool_),
-        base=((), np.int64),
-        episode=((), np.int64),
-    )
-    arrays, place = {}, 0
-    for name, (tail, kind) in sorted(kinds._asdict().items(), key=lambda item: -np.dtype(item[1][1]).itemsize):
-        size = int(np.prod((count, *tail)))
-        arrays[name] = np.frombuffer(memory, kind, size, place).reshape(count, *tail)
-        place += size * np.dtype(kind).itemsize
+def _layout(count: int, obs_dim: int, action_dim: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shapes and types of the shared arrays, in the order in which they lie: those of wide numbers first."""
+    wide, middle, narrow = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.bool_)
+    return {
+        "reward": ((count,), np.dtype(np.float64)),
+        "base": ((count,), wide),
+        "episode": ((count,), wide),
+        "action": ((count, action_dim), middle),
+        "obs": ((count, obs_dim), middle),
+        "next_obs": ((count, obs_dim), middle),
+        "terminal": ((count,), narrow),
+        "timeout": ((count,), narrow),
+    }
+
+
+def _board(file: IO[bytes], sizes: tuple[int, int, int]) -> Board:
+    """The shared arrays in a file that every process maps into its memory."""
+    layout = _layout(*sizes)
+    counts = {name: int(np.prod(shape)) for name, (shape, _) in layout.items()}
+    total = sum(counts[name] * kind.itemsize for name, (_, kind) in layout.items())
+    if os.fstat(file.fileno()).st_size < total:
+        os.truncate(file.fileno(), total)
+    memory, place, arrays = mmap.mmap(file.fileno(), total), 0, {}
+    for name, (shape, kind) in layout.items():
+        arrays[name] = np.frombuffer(memory, kind, counts[name], place).reshape(shape)
+        place += counts[name] * kind.itemsize
     return Board(**arrays)
-
-
-def _bytes(count: int, obs_dim: int, action_dim: int) -> int:
-    return count * (4 * (2 * obs_dim + action_dim) + 3 * 8 + 2)
 
 
 class Workers:
@@ -181,7 +212,10 @@ class Workers:
     """
 
     def __init__(
-        self, environments: Sequence[str | Environment], processes: int | None = None, numbers: Sequence[int] | None = None
+        self,
+        environments: Sequence[str | Environment],
+        processes: int | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         self.environments = [lookup(e) if isinstance(e, str) else e for e in environments]
         kinds = {entry.name: shape(entry) for entry in self.environments}
@@ -193,12 +227,11 @@ class Workers:
         self._mine = [range(p, count, self.processes) for p in range(self.processes)]
         shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with tempfile.NamedTemporaryFile(prefix="winnow-", dir=shared) as file:
-            file.truncate(_bytes(*sizes))
-            self.board = _board(mmap.mmap(file.fileno(), _bytes(*sizes)), *sizes)
+            self.board = _board(file.file, sizes)
             try:
                 for mine in self._mine:
                     rows = [(i, numbers[i], self.environments[i]) for i in mine]
-                    self._start({"file": file.name, "sizes": sizes, "rows": rows, "path": sys.path})
+                    self._start({"file": file.name, "sizes": sizes, "rows": rows})
                 self._wait()
             except BaseException:
                 self.close()
@@ -207,7 +240,7 @@ class Workers:
     def _start(self, job: dict[str, Any]) -> None:
         # Not multiprocessing's spawn: that runs the caller's main module again in the child, and jax with it.
         surroundings = {"MUJOCO_GL": "disable", **os.environ, "OMP_NUM_THREADS": "1"}
-        surroundings["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        surroundings["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
         command = [sys.executable, "-c", "from winnow.envs import serve; serve()"]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=surroundings)
         self._children.append(child)
@@ -218,7 +251,9 @@ class Workers:
             raise BadInput(f"{names}: can't be sent to a worker ({error}); register a function of a module") from error
         self._tell(child, struct.pack("<Q", len(payload)) + payload)
 
-    def reset(self, seed: int | Sequence[int] | np.ndarray, episode: int | Sequence[int] | np.ndarray = 0) -> np.ndarray:
+    def reset(
+        self, seed: int | Sequence[int] | np.ndarray, episode: int | Sequence[int] | np.ndarray = 0
+    ) -> np.ndarray:
         """Begin in every environment the episode of this base seed and number; the first observations [N, O]."""
         self.board.base[:] = seed
         self.board.episode[:] = episode
@@ -246,7 +281,8 @@ class Workers:
         for child in self._children:
             for pipe in (child.stdin, child.stdout):
                 with contextlib.suppress(OSError):
-                    pipe and pipe.close()
+                    if pipe:
+                        pipe.close()
         for child in self._children:
             try:
                 child.wait(5)
@@ -289,16 +325,17 @@ def serve() -> None:
     commands, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what an environment prints must not be taken for an answer
     try:
-        (length,) = struct.unpack("<Q", commands.read(8))
-        job = pickle.loads(commands.read(length))
-        with open(job["file"], "r+b") as file:
-            board = _board(mmap.mmap(file.fileno(), 0), *job["sizes"])
-        seats = [Seat(board, *row) for row in job["rows"]]
-        _answer(answers, b"k")
-        while command := commands.read(1):
-            for seat in seats:
-                seat.begin() if command == b"r" else seat.step()
+        with _no_log_file():
+            (length,) = struct.unpack("<Q", commands.read(8))
+            job = pickle.loads(commands.read(length))
+            with open(job["file"], "r+b") as file:
+                board = _board(file, job["sizes"])
+            seats = [Seat(board, *row) for row in job["rows"]]
             _answer(answers, b"k")
+            while command := commands.read(1):
+                for seat in seats:
+                    seat.begin() if command == b"r" else seat.step()
+                _answer(answers, b"k")
     except BrokenPipeError:
         pass
     except Exception:

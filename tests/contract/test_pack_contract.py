@@ -49,7 +49,7 @@ def three_runs(algorithm: str, weighter: str) -> list[Run]:
 
 
 def trained(runs: list[Run], *counts: int) -> Pack:
-    pack = Pack(runs, STEPS, BATCH)
+    pack = Pack(runs, STEPS, BATCH, block=len(runs))
     for count in counts:
         pack.advance(count)
     return pack
@@ -252,3 +252,13 @@ def test_metrics_are_means_since_the_last_report() -> None:
     np.testing.assert_allclose(
         2 * first.end_chunk()["loss/actor"] + 4 * second.end_chunk()["loss/actor"], total, rtol=1e-5
     )
+
+
+def test_lanes_one_by_one_equal_lanes_together() -> None:
+    """What a CPU does, against what an accelerator does."""
+    runs = [Run(data, tiny(IQL), Uniform(), tiny(Dual), seed) for seed, data in enumerate((LOW, HIGH, LOW))]
+    packed = {block: Pack(runs, STEPS, BATCH, block=block) for block in (1, 2, 3)}
+    for pack in packed.values():
+        pack.advance(STEPS)
+    for block in (1, 2):
+        assert_same(packed[block].learners, packed[3].learners, rtol=1e-3, atol=1e-5)

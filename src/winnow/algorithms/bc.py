@@ -20,7 +20,7 @@ class BC:
     """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state."""
 
     learning_rate: float = setting(default=3e-4, low=0)
-    """Adam's step size."""
+    """How far Adam moves the parameters in one update."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
     standardise: bool = True

@@ -57,7 +57,7 @@ class CQL:
     target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the target critic follows."""
     learning_rate: float = setting(default=3e-4, low=0)
-    """Adam's step size."""
+    """How far Adam moves the parameters in one update."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
     standardise: bool = False

@@ -53,7 +53,7 @@ class IQL:
     target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the target critic follows."""
     learning_rate: float = setting(default=3e-4, low=0)
-    """Adam's step size; the policy's falls to 0 along a cosine."""
+    """How far Adam moves the parameters in one update; the policy's falls to 0 along a cosine."""
     dropout: float = setting(default=0.0, low=0, high=0.9, static=True)
     """Share of the policy's hidden units left out while learning."""
     hidden: tuple[int, ...] = (256, 256)

@@ -8,7 +8,7 @@ Environments of different sizes learn in one program: observations and actions a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -50,17 +50,19 @@ class SAC:
     target_rate: float = setting(default=0.005, low=0, high=1)
     """How fast the target critic follows."""
     learning_rate: float = setting(default=3e-4, low=0)
-    """Adam's step size."""
+    """How far Adam moves the parameters in one update."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
 
 
+@partial(jax.jit, static_argnames=("obs_dim", "action_dim", "width"))
 def init(sac: SAC, key: Array, obs_dim: int, action_dim: int, width: tuple[int, int] | None = None) -> SACState:
     """Parameters for an environment, filled up to the `width` of (observations, actions)."""
     k_critic, k_actor = jax.random.split(key)
     critic = twins_init(k_critic, (obs_dim + action_dim, *sac.hidden, 1))
     actor = squashed_init(k_actor, obs_dim, action_dim, sac.hidden)
-    more_obs, more_action = (wide - own for wide, own in zip(width or (obs_dim, action_dim), (obs_dim, action_dim)))
+    wide_obs, wide_action = width or (obs_dim, action_dim)
+    more_obs, more_action = wide_obs - obs_dim, wide_action - action_dim
     own = critic[0]["w"]  # [2, O + A, H]
     filled = [_fill(own[:, :obs_dim], 1, more_obs), _fill(own[:, obs_dim:], 1, more_action)]
     critic[0]["w"] = jnp.concatenate(filled, axis=1)

@@ -41,7 +41,7 @@ class Density:
     state_weight: Literal["joint", "marginal"] = "joint"
     """Weight where the policy's own action is judged. joint: w(s,a), as published; marginal: w(s), as in the text."""
     learning_rate: float = setting(default=1e-4, low=0)
-    """Adam's step size."""
+    """How far Adam moves the parameters in one update."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of φ and of ψ."""
 

@@ -49,9 +49,9 @@ class Dual:
     state_weight: Literal["joint", "marginal"] = "joint"
     """Weight where the policy's own action is judged. joint: w(s,a); marginal: w(s), a regression of w(s,a) on s."""
     learning_rate: float = setting(default=1e-3, low=0)
-    """Adam's step size for ν (and for the regression)."""
+    """How far Adam moves ν (and the regression) in one update."""
     temperature_rate: float = setting(default=1e-2, low=0)
-    """Adam's step size for log λ."""
+    """How far Adam moves log λ in one update."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν."""
 

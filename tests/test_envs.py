@@ -1,0 +1,167 @@
+"""Environments and their workers, on real simulators. This module is imported by workers: it must not import jax."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from winnow import envs
+from winnow.errors import BadInput
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(envs, "TABLE", dict(envs.TABLE))
+
+
+class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Shows how many steps were made. `fault` says what goes wrong at the third."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+    action_space = gymnasium.spaces.Box(-2.0, 4.0, (1,))
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0
+        self.mark = self.np_random.random()
+        return np.array([0.0, self.mark]), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        if self.count == 3 and self.fault == "exit":
+            os._exit(7)
+        if self.count == 3 and self.fault == "raise":
+            raise ValueError("the hinge broke")
+        print("an environment that talks")
+        reward = float("jax" in sys.modules) if self.fault == "jax" else float(action[0])
+        return np.array([self.count, self.mark]), reward, False, False, {}
+
+
+def test_the_four_locomotion_tasks_have_d4rl_sizes() -> None:
+    sizes = {name: envs.shape(name) for name in envs.TABLE}
+    assert {name: (s.obs_dim, s.action_dim, s.time_limit) for name, s in sizes.items()} == {
+        "hopper": (11, 3, 1000),
+        "halfcheetah": (17, 6, 1000),
+        "walker2d": (17, 6, 1000),
+        "ant": (27, 8, 1000),
+    }
+    assert "mujoco 3." in envs.physics()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("hopper", -20.272305, 3234.3),
+        ("halfcheetah", -280.178953, 12135.0),
+        ("walker2d", 1.629008, 4592.3),
+        ("ant", -325.6, 3879.7),
+    ],
+)
+def test_scores_are_d4rls(name: str, low: float, high: float) -> None:
+    np.testing.assert_allclose(envs.normalised(name, [low, (low + high) / 2, high]), [0, 50, 100])  # pyright: ignore
+
+
+def test_unknown_names(table: None) -> None:
+    with pytest.raises(BadInput, match="did you mean walker2d"):
+        envs.make("walker")
+    envs.register("counter", Counter, 5)
+    for name in ("counter", "nowhere"):
+        with pytest.warns(UserWarning, match="no reference returns"):
+            assert envs.normalised(name, [1.0]) is None
+
+
+def play(names: list[str], processes: int, steps: int, seed: int = 3) -> list[tuple[np.ndarray, ...]]:
+    rng = np.random.default_rng(0)
+    seen: list[tuple[np.ndarray, ...]]
+    with envs.Workers(names, processes) as workers:
+        seen = [(workers.reset(seed).copy(),)]
+        for _ in range(steps):
+            action = rng.uniform(-1, 1, workers.board.action.shape)
+            seen.append(tuple(column.copy() for column in workers.step(action.astype(np.float32))))
+    return seen
+
+
+def test_episodes_do_not_depend_on_the_number_of_processes() -> None:
+    names = ["hopper", "ant", "hopper"]
+    one, two = play(names, 1, 80), play(names, 2, 80)
+    for left, right in zip(one, two, strict=True):
+        for a, b in zip(left, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+    ends = np.array([envs.Board(*step).terminal for step in one[1:]])
+    assert ends[:, 0].sum() >= 2
+    assert one[0][0][0, :11].tolist() != one[0][0][2, :11].tolist()
+    assert not one[-1][1][0, 11:].any()  # a hopper's row is filled up with zeros
+
+
+def test_an_episode_is_the_one_its_seed_gives() -> None:
+    """Stepped here by hand: observations, rewards, and at the end the true final observation."""
+    hopper = envs.make("hopper")
+    rng = np.random.default_rng(1)
+    with envs.Workers(["ant", "hopper"], 2) as workers:
+        start = workers.reset(9, [0, 4])[1, :11].copy()
+        obs, _ = hopper.reset(seed=envs.episode_seed(9, 1, 4))
+        np.testing.assert_array_equal(start, obs.astype(np.float32))
+        over, steps, board = False, 0, workers.board
+        while not over:
+            action = rng.uniform(-1, 1, (2, 8)).astype(np.float32)
+            board = workers.step(action)
+            obs, reward, over, _, _ = hopper.step(action[1, :3])
+            assert board.reward[1] == reward
+            np.testing.assert_array_equal(board.next_obs[1, :11], obs.astype(np.float32))
+            steps += 1
+        assert board.terminal[1]
+        assert not board.timeout[1]
+        assert board.episode[1] == 5
+        first, _ = hopper.reset(seed=envs.episode_seed(9, 1, 5))
+        np.testing.assert_array_equal(board.obs[1, :11], first.astype(np.float32))
+    assert steps > 3
+
+
+def test_a_time_limit_is_a_timeout_and_no_terminal(table: None) -> None:
+    envs.register("brief", "HalfCheetah-v5", 5)
+    envs.register("counter", Counter, 4)
+    steps = [envs.Board(*step) for step in play(["brief", "counter"], 1, 10)[1:]]
+    assert not any(step.terminal.any() for step in steps)
+    assert [s.timeout[0].item() for s in steps] == [False, False, False, False, True] * 2
+    assert [s.timeout[1].item() for s in steps] == [False, False, False, True] * 2 + [False, False]
+    assert [int(s.next_obs[1, 0]) for s in steps] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+    assert [int(s.obs[1, 0]) for s in steps] == [1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
+
+
+def test_actions_are_scaled_to_the_bounds(table: None) -> None:
+    envs.register("counter", Counter, 4)
+    with envs.Workers(["counter"] * 3) as workers:
+        workers.reset(0)
+        board = workers.step(np.array([[-1.0], [0.0], [7.0]], np.float32))
+    assert board.reward.tolist() == [-2, 1, 4]
+
+
+def test_a_worker_does_not_import_jax(table: None) -> None:
+    import jax  # noqa: F401  (here it is imported)
+
+    envs.register("spy", Counter, 4, fault="jax")
+    assert envs.Board(*play(["spy"], 1, 1)[1]).reward.tolist() == [0.0]
+
+
+def test_a_lost_worker_is_told(table: None) -> None:
+    envs.register("falls", Counter, 9, fault="exit")
+    with pytest.raises(envs.WorkerError, match=r"worker 1 \(falls 1\) died with exit code 7"):
+        play(["hopper", "falls"], 2, 5)
+    envs.register("breaks", Counter, 9, fault="raise")
+    with pytest.raises(envs.WorkerError, match="the hinge broke"):
+        play(["breaks"], 1, 5)
+
+
+def test_an_environment_that_cannot_travel_is_refused(table: None) -> None:
+    envs.register("local", lambda: Counter(), 9)
+    with pytest.raises(BadInput, match="local: can't be sent to a worker"):
+        envs.Workers(["local"])
