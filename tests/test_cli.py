@@ -72,3 +72,10 @@ def test_train_help_names_everything_that_can_be_named(capsys):
         main(["train", "--help"])
     shown = capsys.readouterr().out
     assert all(name in shown for table in (ALGORITHMS, METHODS, SAMPLERS, WEIGHTERS) for name in table)
+
+
+def test_public_names_stay_what_they_are_when_modules_are_imported():
+    """A function of the package must not share its name with a module: importing one would hide the other."""
+    code = "import winnow, pkgutil; print([m.name for m in pkgutil.iter_modules(winnow.__path__) if m.name in dir(winnow)])"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.strip() == "[]"

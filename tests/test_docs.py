@@ -26,7 +26,6 @@ def test_there_are_examples():
 @pytest.mark.parametrize(("page", "number", "block"), BLOCKS, ids=[f"{name}-{number}" for name, number, _ in BLOCKS])
 def test_python_in_the_docs_runs(page, number, block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("winnow.weighters.WEIGHTERS", WEIGHTERS)
     before = dict(WEIGHTERS)
     store.save(toy.make(toy.random, 500, 0, "mine"), tmp_path / "mine.safetensors")
     fewer = re.sub(r"steps=[\d_]+", "steps=20", block)

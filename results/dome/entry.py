@@ -12,7 +12,7 @@ from pathlib import Path
 from winnow import toy
 from winnow.algorithms import TD3BC
 from winnow.data.recipes import mixed
-from winnow.train import plan, train_runs
+from winnow.training import plan, train_runs
 from winnow.weighters import Dual
 
 HIDDEN = (64, 64)

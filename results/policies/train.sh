@@ -10,8 +10,8 @@
 #     pip download --python-version 3.12 --only-binary=:all: --platform manylinux_2_28_x86_64 --platform any --no-deps \
 #         -d .wheels mujoco==3.17.0 gymnasium==1.4.0 imageio packaging glfw cloudpickle farama-notifications \
 #         typing-extensions absl-py etils pyopengl
-# All runs learn in ONE process and program: four processes would take turns on the
-# GPU, each at a quarter of the speed. MODE=apart runs a process for each environment all the same.
+# All runs learn in ONE process and program, since several processes take turns on a GPU. MODE=apart runs a process for
+# each environment all the same.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=${1:-545}

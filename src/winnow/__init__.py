@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from winnow.methods import method
     from winnow.policy import Policy
     from winnow.samplers import AW, PF, RW, Uniform
-    from winnow.train import Run, Trained, train, train_runs
+    from winnow.training import Run, Trained, train, train_runs
     from winnow.types import Batch, Spec, Weights, expect, plugin
     from winnow.weighters import Density, Dual, Fixed, NoWeights
 
@@ -38,7 +38,7 @@ _HOME = {
     "winnow.methods": ("method",),
     "winnow.policy": ("Policy",),
     "winnow.samplers": ("AW", "PF", "RW", "Uniform"),
-    "winnow.train": ("Run", "Trained", "train", "train_runs"),
+    "winnow.training": ("Run", "Trained", "train", "train_runs"),
     "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),
     "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights"),
 }

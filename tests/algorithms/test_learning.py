@@ -9,7 +9,7 @@ from winnow.algorithms import BC, CQL, IQL, TD3BC
 from winnow.data.dataset import Dataset
 from winnow.data.recipes import mixed
 from winnow.samplers import AW, Sampler, Uniform
-from winnow.train import train
+from winnow.training import train
 from winnow.types import Algorithm
 
 HIDDEN = (64, 64)

@@ -65,7 +65,7 @@ def _train(dataset: Any, out: Path, steps: int, seeds: int) -> list[Any]:
     import dataclasses
 
     from winnow.methods import make_algorithm, method
-    from winnow.train import plan, train_runs
+    from winnow.training import plan, train_runs
 
     algorithm: Any = dataclasses.replace(make_algorithm("td3bc", dataset), hidden=HIDDEN)  # pyright: ignore
     runs = []

@@ -112,7 +112,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
     """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
-    from winnow.train import plan, train_runs
+    from winnow.training import plan, train_runs
 
     def given(family: str, part: Any) -> Any:
         chosen = settings.get(family, {}) | settings.get(f"{family}.{_word(part)}", {})

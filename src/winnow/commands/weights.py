@@ -13,7 +13,7 @@ from winnow.files import replacing
 
 if TYPE_CHECKING:
     from winnow.data.dataset import Dataset
-    from winnow.train import RowWeights
+    from winnow.training import RowWeights
 
 
 def weights(
@@ -38,7 +38,7 @@ def weights(
 
     from winnow import figures
     from winnow.data.sources import open_dataset
-    from winnow.train import Trained
+    from winnow.training import Trained
 
     out, figure = out or run.with_suffix(".weights.parquet"), figure or run.with_suffix(".weights.svg")
     if out.suffix not in (".parquet", ".npy"):

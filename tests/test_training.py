@@ -23,7 +23,7 @@ from winnow.data.recipes import mixed
 from winnow.errors import BadInput
 from winnow.logs import read_metrics
 from winnow.samplers import Uniform
-from winnow.train import Run, Trained, plan, train, train_runs
+from winnow.training import Run, Trained, plan, train, train_runs
 from winnow.weighters import Density, Dual, NoWeights
 
 TINY = (8, 8)
@@ -105,9 +105,9 @@ def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path):
 KILLED = """
 import sys
 sys.path.insert(0, {tests!r})
-from test_train import tiny_runs
+from test_training import tiny_runs
 from winnow.data import store
-from winnow.train import train_runs
+from winnow.training import train_runs
 runs = tiny_runs(store.load({data!r}), seeds=3)
 train_runs(runs, out={out!r}, steps=2000, chunk=50, batch_size=16, resume=True, checkpoint_seconds=0, progress=False)
 """
