@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from winnow import checkpoint, collect, envs, keys
+from winnow import checkpoint, collect, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.errors import BadInput
@@ -48,12 +48,12 @@ def updated(
 ) -> tuple[SACState, dict[str, jax.Array]]:
     metrics: dict[str, jax.Array] = {}
     for number in range(steps):
-        state, metrics = STEP(TINY, state, data, jax.random.fold_in(keys.key(1), number), real)
+        state, metrics = STEP(TINY, state, data, jax.random.fold_in(jax.random.key(1), number), real)
     return state, metrics
 
 
 def test_every_group_learns_and_stays_finite() -> None:
-    state = sac_.init(TINY, keys.key(0), 5, 3)
+    state = sac_.init(TINY, jax.random.key(0), 5, 3)
     after, metrics = updated(state, batch(), jnp.ones(3), 20)
     assert all(np.isfinite(value) for value in metrics.values())
     for name in state.params:
@@ -65,7 +65,7 @@ def test_every_group_learns_and_stays_finite() -> None:
 @pytest.mark.parametrize(("log_std", "rises"), [(0.0, False), (-4.0, True)])
 def test_temperature_moves_towards_the_target_entropy(log_std: float, rises: bool) -> None:
     """A policy with more entropy than −|A| lowers α; one with less raises it."""
-    state = sac_.init(TINY, keys.key(0), 5, 3)
+    state = sac_.init(TINY, jax.random.key(0), 5, 3)
     state.params["actor"][-1]["b"] = jnp.array([0.0] * 3 + [log_std] * 3)
     after, metrics = updated(state, batch(), jnp.ones(3))
     assert (metrics["entropy"] < -3) == rises
@@ -73,7 +73,7 @@ def test_temperature_moves_towards_the_target_entropy(log_std: float, rises: boo
 
 
 def test_a_terminal_does_not_bootstrap_and_backs_up_entropy_otherwise() -> None:
-    state, ones = sac_.init(TINY, keys.key(0), 5, 3), jnp.ones(64)
+    state, ones = sac_.init(TINY, jax.random.key(0), 5, 3), jnp.ones(64)
     data = batch(reward=0 * ones, terminal=ones)
     value = sac_.twins(state.params["critic"], data.obs, data.action)
     _, ended = updated(state, data, jnp.ones(3))
@@ -87,13 +87,13 @@ def test_a_terminal_does_not_bootstrap_and_backs_up_entropy_otherwise() -> None:
 
 
 def _first_key() -> jax.Array:
-    return jax.random.fold_in(keys.key(1), 0)
+    return jax.random.fold_in(jax.random.key(1), 0)
 
 
 def test_what_was_filled_up_changes_nothing() -> None:
     """An environment of 5 and 3 in a program for 8 and 6: the same policy, and zeros stay zeros."""
     real = jnp.arange(6) < 3
-    narrow, wide = sac_.init(TINY, keys.key(0), 5, 3), sac_.init(TINY, keys.key(0), 5, 3, (8, 6))
+    narrow, wide = sac_.init(TINY, jax.random.key(0), 5, 3), sac_.init(TINY, jax.random.key(0), 5, 3, (8, 6))
     data = batch()
     filled = batch(
         obs=np.pad(data.obs, ((0, 0), (0, 3))),

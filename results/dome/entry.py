@@ -1,6 +1,6 @@
 """Why `dual-aw` fails in the demo, and what mends it: forms of the dual weighter on the demo's dataset.
 
-    python results/dome/entry.py          writes results/dome/entry.csv (about two minutes on two cores)
+python results/dome/entry.py          writes results/dome/entry.csv (about two minutes on two cores)
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ FORMS = {
 
 
 def main() -> None:
-    low, high = toy.make(toy.random, 100_000, seed=0, name="random"), toy.make(toy.expert, 20_000, seed=1, name="expert")
+    low, high = (
+        toy.make(toy.random, 100_000, seed=0, name="random"),
+        toy.make(toy.expert, 20_000, seed=1, name="expert"),
+    )
     dome = mixed(low, high, 0.05, 100_000, low_label="random", high_label="expert", name="dome")
     runs = [
         dataclasses.replace(run, name=f"{form}/{method}/{run.seed}".replace("/", "|"))

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow import checkpoint, envs, keys
+from winnow import checkpoint, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.errors import BadInput
@@ -124,7 +124,9 @@ def learn(
     held = (jnp.minimum(step + 1, places) * count).astype(jnp.uint32)
 
     def one(state: SACState, rows: Array, lane_key: Array, exists: Array, number: Array) -> tuple[SACState, Metrics]:
-        k_draw, k_update = jax.random.split(jax.random.fold_in(jax.random.fold_in(keys.wrap(lane_key), step), number))
+        k_draw, k_update = jax.random.split(
+            jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(lane_key), step), number)
+        )
         row = (jax.random.bits(k_draw, (batch_size,), jnp.uint32) % held).astype(jnp.int32)
         return sac_.update(sac, state, unpack(rows[row], obs_dim), k_update, exists)
 
@@ -140,7 +142,9 @@ def explore(actor: Any, obs: Array, step: Array, key: Array, real: Array, random
     """Actions [L, E, A]: drawn from the policies, or uniformly where `random`."""
 
     def one(actor: Any, obs: Array, lane_key: Array, exists: Array) -> Array:
-        k_act = jax.random.fold_in(jax.random.fold_in(keys.wrap(lane_key), step), 0x5EED)  # no update has this number
+        k_act = jax.random.fold_in(
+            jax.random.fold_in(jax.random.wrap_key_data(lane_key), step), 0x5EED
+        )  # no update has this number
         k_policy, k_uniform = jax.random.split(k_act)
         drawn, _ = sac_.sample(actor, obs, k_policy, exists)
         return jnp.where(random, exists * jax.random.uniform(k_uniform, drawn.shape, minval=-1.0, maxval=1.0), drawn)
@@ -169,7 +173,7 @@ class Trainer:
         self.lanes = [Lane(env, seed, shapes[env]) for env, seed in itertools.product(setup.env, setup.seed)]
         self.obs_dim = max(lane.shape.obs_dim for lane in self.lanes)
         self.action_dim = max(lane.shape.action_dim for lane in self.lanes)
-        self.key = np.stack([jax.random.key_data(keys.key(lane.seed)) for lane in self.lanes])
+        self.key = np.stack([jax.random.key_data(jax.random.key(lane.seed)) for lane in self.lanes])
         self.real = np.array([np.arange(self.action_dim) < lane.shape.action_dim for lane in self.lanes], np.float32)
         self.base = np.repeat([lane.seed for lane in self.lanes], setup.environments)
         self.step = 0  # steps of all environments: a lane has made this many times `environments`
@@ -302,7 +306,7 @@ class Trainer:
     def _new(self) -> Learner:
         width = (self.obs_dim, self.action_dim)
         each = [
-            sac_.init(self.setup.sac, keys.key(lane.seed), lane.shape.obs_dim, lane.shape.action_dim, width)
+            sac_.init(self.setup.sac, jax.random.key(lane.seed), lane.shape.obs_dim, lane.shape.action_dim, width)
             for lane in self.lanes
         ]
         rows = self.setup.capacity // self.setup.environments * self.setup.environments

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow import keys
 from winnow.data.dataset import Arena, Dataset
 from winnow.data.scaling import action_transform, reward_transform, unit_transform
 from winnow.samplers import Sampler, alias_table
@@ -261,7 +260,9 @@ class Pack:
         if self.block >= len(self.runs):
             self.learners = go(self.lanes, self.learners)
         else:
-            pairs = [_part((self.lanes, self.learners), low, self.block) for low in range(0, len(self.runs), self.block)]
+            pairs = [
+                _part((self.lanes, self.learners), low, self.block) for low in range(0, len(self.runs), self.block)
+            ]
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as cores:
                 done = list(cores.map(lambda pair: jax.block_until_ready(go(*pair)), pairs))
             self.learners = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done)
@@ -341,7 +342,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
         shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
         centre, half = action_transform(data)
         lane: dict[str, Any] = {
-            "key": jax.random.key_data(keys.key(run.seed)),
+            "key": jax.random.key_data(jax.random.key(run.seed)),
             "algorithm": run.algorithm,
             "weighter": run.weighter,
             "first_row": np.int32(first_row),
@@ -375,7 +376,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
         other=jnp.asarray(np.concatenate([table.other for table in alias.parts])),
     )
     stacked: Any = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *lanes)
-    return tables, stacked._replace(key=keys.wrap(stacked.key))
+    return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))
 
 
 class _Stretches:
