@@ -38,7 +38,7 @@ format: install
 	$(BIN)/ruff format .
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # d3rlpy is the peer to compare with. Its torch is pinned and comes first, or pip would take the newest build with
 # several GB of CUDA libraries.

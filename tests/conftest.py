@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs_are_dropped() -> Iterator[None]:
+    """A process that keeps thousands of compiled programs runs out of memory maps, and XLA then crashes."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
 
 
 @pytest.fixture

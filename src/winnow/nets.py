@@ -46,12 +46,6 @@ def scalar(params: Params, *inputs: Array) -> Array:
     return mlp(params, jnp.concatenate(inputs, axis=-1))[..., 0]
 
 
-def on_both(params: Params, first: Array, second: Array) -> tuple[Array, Array]:
-    """A network with one output on two batches in one pass."""
-    both = scalar(params, jnp.concatenate([first, second]))
-    return both[: first.shape[0]], both[first.shape[0] :]
-
-
 def twins_init(key: Array, sizes: Sequence[int]) -> Params:
     """Two networks of one shape, stacked so that each layer is one batched product."""
     return jax.vmap(lambda k: mlp_init(k, sizes))(jax.random.split(key, 2))

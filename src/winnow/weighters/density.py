@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from winnow.nets import Adam, adam_init, adam_step, mlp_init, on_both, scalar
+from winnow.nets import Adam, adam_init, adam_step, mlp_init, scalar
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
 from winnow.weighters.diagnostics import after, diagnose
 
@@ -57,11 +57,10 @@ class Density:
         flows = 1.0 - batch.terminal if self.terminal == "mask" else jnp.ones_like(batch.terminal)
 
         def loss(params: dict[str, Any]) -> tuple[Array, tuple[Array, Array, Metrics]]:
-            phi, phi_after = on_both(params["phi"], batch.obs, after(batch))
-            psi = scalar(params["psi"], batch.obs, batch.action)
+            phi, psi = scalar(params["phi"], batch.obs), scalar(params["psi"], batch.obs, batch.action)
             log_weight = jax.nn.log_softmax(self._bound(phi) + self._bound(psi))
             weight = jnp.exp(log_weight)
-            gap = jnp.exp(phi_after) - jnp.exp(phi + psi)
+            gap = jnp.exp(scalar(params["phi"], after(batch))) - jnp.exp(phi + psi)
             gain, flow, kl = expect(weight, batch.unit_reward), jnp.mean(flows * gap**2), expect(weight, log_weight)
             total = -gain + self.lambda_f * flow + self.lambda_k * kl
             metrics = {"weighter/loss": total, "weighter/flow_penalty": flow, "weighter/phi": jnp.mean(phi)}
