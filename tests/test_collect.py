@@ -14,6 +14,7 @@ import pytest
 from winnow import checkpoint, collect, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
+from winnow.collect import behaviour
 from winnow.errors import BadInput
 from winnow.nets import squashed_mean
 
@@ -226,3 +227,32 @@ def test_bad_settings_are_refused(tmp_path: Path, given: dict[str, Any], text: s
     words: dict[str, Any] = {"env": "brief", "steps": 10, "out": tmp_path, **SMALL, **given}
     with pytest.raises(BadInput, match=text):
         collect.train(**words)
+
+
+@pytest.mark.parametrize("env", ["hopper", "halfcheetah", "walker2d", "ant"])
+@pytest.mark.parametrize("level", ["medium", "expert"])
+def test_behaviour_policies_ship_for_every_environment(env, level):
+    actor, record = behaviour(env, level)
+    assert record["env"] == env
+    action = squashed_mean(actor, jnp.zeros((1, record["spec"][0])))
+    assert action.shape == (1, record["spec"][1])
+
+
+def test_an_unknown_behaviour_policy_is_named():
+    with pytest.raises(BadInput, match="there is no behaviour policy hopper-novice; there are ant-expert"):
+        behaviour("hopper", "novice")
+
+
+def test_the_expert_hops_and_the_medium_one_hops_less():
+    """One real episode each: what the docs say of twenty."""
+    returns = {}
+    for level in ("medium", "expert"):
+        actor, _ = behaviour("hopper", level)
+        game, total, over = envs.make("hopper"), 0.0, False
+        obs = game.reset(seed=1)[0]
+        act = jax.jit(lambda seen, actor=actor: squashed_mean(actor, seen))
+        while not over:
+            obs, reward, terminal, timeout, _ = game.step(np.asarray(act(obs.astype(np.float32)), np.float64))
+            total, over = total + float(reward), terminal or timeout
+        returns[level] = total
+    assert returns["expert"] > 3000 > 2000 > returns["medium"] > 800

@@ -366,6 +366,15 @@ def load_snapshot(path: str | Path) -> tuple[Any, dict[str, Any]]:
     return checkpoint.load(path, {"actor": like})["actor"], record
 
 
+def behaviour(env: str, level: str) -> tuple[Any, dict[str, Any]]:
+    """A behaviour policy that comes with winnow: `medium` or `expert` of one of the four locomotion environments."""
+    path = Path(__file__).parent / "policies" / f"{env}-{level}.safetensors"
+    if not path.exists():
+        there = ", ".join(sorted(file.stem for file in path.parent.glob("*.safetensors")))
+        raise BadInput(f"there is no behaviour policy {env}-{level}; there are {there}")
+    return load_snapshot(path)
+
+
 def train(
     env: str | Sequence[str],
     steps: int,

@@ -15,7 +15,8 @@ from winnow.files import replacing
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 
-def _figure(width: float, height: float, columns: int) -> tuple[Any, Any]:
+def panels(width: float, height: float, columns: int) -> tuple[Any, Any]:
+    """An empty figure with so many plots side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -35,7 +36,7 @@ def save(figure: Any, path: str | Path) -> None:
 
 def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
     """Where the weight went: each source's share, the spread inside each, and along the episodes."""
-    figure, (shares, spread, along) = _figure(12, 3.6, 3)
+    figure, (shares, spread, along) = panels(12, 3.6, 3)
     figure.suptitle(title, fontsize=10)
     labels, source, step = dataset.meta.sources, dataset.source, dataset.step
     places = np.arange(len(labels))
@@ -78,7 +79,7 @@ def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
 
 def scores(values: Mapping[str, Sequence[float]], title: str, marks: Mapping[str, float]) -> Any:
     """One bar for each method, one dot for each seed, and lines to compare with."""
-    figure, (axis,) = _figure(1.2 + 1.1 * len(values), 3.6, 1)
+    figure, (axis,) = panels(1.2 + 1.1 * len(values), 3.6, 1)
     for place, seeds in enumerate(values.values()):
         axis.bar(place, np.mean(seeds), 0.62, color=COLOURS[place % 8], alpha=0.75)
         axis.plot(np.full(len(seeds), place), seeds, "o", ms=4, color="black", alpha=0.7)

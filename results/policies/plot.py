@@ -1,0 +1,38 @@
+"""Learning curves of the runs that the behaviour policies come from.
+
+python results/policies/plot.py       reads results/policies/curves, writes docs/images/policies.png
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from winnow import figures
+from winnow.collect import behaviour
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    figure, axes = figures.panels(13, 3.2, 4)
+    for axis, env in zip(axes, ("hopper", "halfcheetah", "walker2d", "ant"), strict=True):
+        for number, path in enumerate(sorted((HERE / "curves").glob(f"{env}-*.jsonl"))):
+            points = [json.loads(line) for line in path.read_text().splitlines()]
+            seed = path.stem.split("-")[1]
+            x, y = [p["step"] / 1e6 for p in points], [p["score"] for p in points]
+            axis.plot(x, y, color=figures.COLOURS[number], lw=1.3, label=f"seed {seed}")
+            for level in ("medium", "expert"):
+                record = behaviour(env, level)[1]
+                if str(record["seed"]) == seed:
+                    axis.plot(record["step"] / 1e6, record["score"], "o", ms=7, mfc="none", color="black")
+                    axis.annotate(level, (record["step"] / 1e6, record["score"]), fontsize=8, va="bottom", ha="right")
+        axis.set_title(env, fontsize=10)
+        axis.set_xlabel("million steps", fontsize=8)
+        axis.legend(frameon=False, fontsize=8, loc="lower right")
+    axes[0].set_ylabel("normalised score (16 episodes)", fontsize=8)
+    figures.save(figure, HERE.parent.parent / "docs" / "images" / "policies.png")
+
+
+if __name__ == "__main__":
+    main()
