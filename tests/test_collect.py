@@ -16,7 +16,7 @@ from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.collect import behaviour
 from winnow.errors import BadInput
-from winnow.nets import squashed_mean
+from winnow.nets import squashed_mean, squashed_sample
 
 TINY = SAC(hidden=(16, 16), learning_rate=1e-3)
 STEP = jax.jit(sac_.update)
@@ -81,7 +81,7 @@ def test_a_terminal_does_not_bootstrap_and_backs_up_entropy_otherwise() -> None:
     np.testing.assert_allclose(ended["loss/td"], (value**2).sum(axis=0).mean(), rtol=1e-5)
     # with Q̄ = 0 all that is left is α times the entropy
     state = state._replace(target_critic=jax.tree.map(jnp.zeros_like, state.target_critic))
-    _, log_prob = sac_.sample(state.params["actor"], data.next_obs, jax.random.split(_first_key())[1], jnp.ones(3))
+    _, log_prob = squashed_sample(state.params["actor"], data.next_obs, jax.random.split(_first_key())[1])
     _, going = updated(state, data._replace(terminal=0 * ones), jnp.ones(3))
     expected = ((value + 0.99 * log_prob) ** 2).sum(axis=0).mean()
     np.testing.assert_allclose(going["loss/td"], expected, rtol=1e-5)

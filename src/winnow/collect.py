@@ -34,6 +34,7 @@ from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.errors import BadInput
 from winnow.files import write_text
+from winnow.nets import squashed_sample
 from winnow.types import Array, Metrics, check_settings
 
 EVALUATION = 1 << 40
@@ -146,7 +147,7 @@ def explore(actor: Any, obs: Array, step: Array, key: Array, real: Array, random
             jax.random.fold_in(jax.random.wrap_key_data(lane_key), step), 0x5EED
         )  # no update has this number
         k_policy, k_uniform = jax.random.split(k_act)
-        drawn, _ = sac_.sample(actor, obs, k_policy, exists)
+        drawn, _ = squashed_sample(actor, obs, k_policy, real=exists)
         return jnp.where(random, exists * jax.random.uniform(k_uniform, drawn.shape, minval=-1.0, maxval=1.0), drawn)
 
     return jax.vmap(one)(actor, obs, key, real)

@@ -86,16 +86,21 @@ def squashed_mean(params: Params, obs: Array) -> Array:
     return jnp.tanh(jnp.split(mlp(params, obs), 2, axis=-1)[0])
 
 
-def squashed_sample(params: Params, obs: Array, key: Array, samples: tuple[int, ...] = ()) -> tuple[Array, Array]:
-    """Actions drawn from the policy and their log-probabilities: [*samples, ..., A] and [*samples, ...]."""
+def squashed_sample(
+    params: Params, obs: Array, key: Array, samples: tuple[int, ...] = (), real: Array | float = 1.0
+) -> tuple[Array, Array]:
+    """Actions drawn from the policy and their log-probabilities: [*samples, ..., A] and [*samples, ...].
+
+    `real` [A] is 1 for actions that exist and 0 for those that only fill the array up to a common width.
+    """
     mean, log_std = jnp.split(mlp(params, obs), 2, axis=-1)
     log_std = jnp.clip(log_std, -20.0, 2.0)
     noise = jax.random.normal(key, (*samples, *mean.shape))
     raw = mean + jnp.exp(log_std) * noise
     # log(1 − tanh²(x)) = 2 (log 2 − x − softplus(−2x)), which does not round to log 0
     squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
-    log_prob = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash, axis=-1)
-    return jnp.tanh(raw), log_prob
+    log_prob = jnp.sum(real * (-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash), axis=-1)
+    return real * jnp.tanh(raw), log_prob
 
 
 # ------------------------------------------------------------------------------------------------ learning

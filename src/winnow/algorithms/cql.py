@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from winnow.algorithms.sac import policy_loss
 from winnow.nets import (
     Adam,
     adam_init,
@@ -116,21 +117,11 @@ class CQL:
             gap = expect(weights.sa, penalty(params["critic"], value).sum(axis=0))
             return td + self.penalty * gap, {"loss/td": td, "loss/penalty": gap, "q": expect(weights.sa, value[0])}
 
-        def policy_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-            action, log_prob = squashed_sample(params["actor"], batch.obs, k_pi)
-            value = twins(frozen(state.params["critic"]), batch.obs, action).min(axis=0)
-            alpha = frozen(jnp.exp(params["log_alpha"]))
-            actor = expect(policy_weight, alpha * log_prob - value)
-            temperature = -params["log_alpha"] * expect(policy_weight, frozen(log_prob - action_dim))
-            return actor + temperature, {
-                "loss/actor": actor,
-                "alpha": alpha,
-                "entropy": -expect(policy_weight, log_prob),
-            }
-
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             critic, critic_metrics = critic_loss(params)
-            policy, policy_metrics = policy_loss(params)
+            policy, policy_metrics = policy_loss(
+                params, state.params["critic"], batch.obs, policy_weight, k_pi, jnp.ones(action_dim)
+            )
             return critic + policy, critic_metrics | policy_metrics
 
         grads, metrics = jax.grad(loss, has_aux=True)(state.params)

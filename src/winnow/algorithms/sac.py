@@ -14,8 +14,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from winnow.nets import Adam, adam_init, adam_step, mlp, squashed_init, squashed_mean, track, twins, twins_init
-from winnow.types import Array, Metrics, plugin, setting
+from winnow.nets import (
+    Adam,
+    adam_init,
+    adam_step,
+    squashed_init,
+    squashed_mean,
+    squashed_sample,
+    track,
+    twins,
+    twins_init,
+)
+from winnow.types import Array, Metrics, expect, plugin, setting
 
 
 class Transitions(NamedTuple):
@@ -86,47 +96,38 @@ def trimmed(actor: Any, obs_dim: int, action_dim: int) -> Any:
     return layers
 
 
-def sample(actor: Any, obs: Array, key: Array, real: Array) -> tuple[Array, Array]:
-    """Actions drawn from the policy [B, A] and their log-probabilities [B], over the actions that exist."""
-    mean, log_std = jnp.split(mlp(actor, obs), 2, axis=-1)
-    log_std = jnp.clip(log_std, -20.0, 2.0)
-    noise = jax.random.normal(key, mean.shape)
-    raw = mean + jnp.exp(log_std) * noise
-    squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
-    log_prob = jnp.sum(real * (-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash), axis=-1)
-    return real * jnp.tanh(raw), log_prob
-
-
 def mean(actor: Any, obs: Array, real: Array) -> Array:
     """The policy's mean action."""
     return real * squashed_mean(actor, obs)
 
 
+def policy_loss(
+    params: dict[str, Any], critic: Any, obs: Array, weight: Array, key: Array, real: Array
+) -> tuple[Array, Metrics]:
+    """The losses of the actor and of the entropy temperature, which CQL shares; no gradient reaches the critic."""
+    frozen = jax.lax.stop_gradient
+    action, log_prob = squashed_sample(params["actor"], obs, key, real=real)
+    value = twins(frozen(critic), obs, action).min(axis=0)
+    alpha = frozen(jnp.exp(params["log_alpha"]))
+    actor = expect(weight, alpha * log_prob - value)
+    temperature = -params["log_alpha"] * expect(weight, frozen(log_prob - real.sum()))
+    return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -expect(weight, log_prob)}
+
+
 def update(sac: SAC, state: SACState, batch: Transitions, key: Array, real: Array) -> tuple[SACState, Metrics]:
     """One step on all three losses."""
-    frozen = jax.lax.stop_gradient
     k_pi, k_next = jax.random.split(key)
     alpha = jnp.exp(state.params["log_alpha"])
-    next_action, next_log_prob = sample(state.params["actor"], batch.next_obs, k_next, real)
+    next_action, next_log_prob = squashed_sample(state.params["actor"], batch.next_obs, k_next, real=real)
     next_value = twins(state.target_critic, batch.next_obs, next_action).min(axis=0) - alpha * next_log_prob
     target = batch.reward + sac.discount * (1 - batch.terminal) * next_value
-
-    def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-        value = twins(params["critic"], batch.obs, batch.action)
-        td = ((value - target) ** 2).sum(axis=0).mean()
-        return td, {"loss/td": td, "q": value[0].mean()}
-
-    def policy_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-        action, log_prob = sample(params["actor"], batch.obs, k_pi, real)
-        value = twins(frozen(state.params["critic"]), batch.obs, action).min(axis=0)
-        actor = (alpha * log_prob - value).mean()
-        temperature = -params["log_alpha"] * frozen(log_prob - real.sum()).mean()
-        return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -log_prob.mean()}
+    plain = jnp.full(target.shape, 1 / target.shape[0])
 
     def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-        critic, critic_metrics = critic_loss(params)
-        policy, policy_metrics = policy_loss(params)
-        return critic + policy, critic_metrics | policy_metrics
+        value = twins(params["critic"], batch.obs, batch.action)
+        td = expect(plain, ((value - target) ** 2).sum(axis=0))
+        policy, metrics = policy_loss(params, state.params["critic"], batch.obs, plain, k_pi, real)
+        return td + policy, metrics | {"loss/td": td, "q": expect(plain, value[0])}
 
     grads, metrics = jax.grad(loss, has_aux=True)(state.params)
     params, optimiser = adam_step(state.params, grads, state.optimiser, sac.learning_rate)
