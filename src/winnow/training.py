@@ -105,7 +105,7 @@ class RowWeights:
 def train(
     dataset: Dataset | str | Path | Many,
     algorithm: str | Algorithm | Many = "iql",
-    method: str | Many = "dual-aw",
+    method: str | Many = "dw-aw",
     *,
     sampler: str | Sampler | None = None,
     weighter: str | Weighter | None = None,
@@ -114,7 +114,7 @@ def train(
 ) -> list[Trained]:
     """Train every combination of dataset, algorithm, method and seed, as few programs as there are shapes of run.
 
-    A method is a sampler and a weighter by one name (`dual-aw`, see `winnow.methods`); `sampler` and `weighter`
+    A method is a sampler and a weighter by one name (`dw-aw`, see `winnow.methods`); `sampler` and `weighter`
     replace the method's. Options are those of `train_runs`: steps, batch_size, out, resume, …
     """
     opened = [data if isinstance(data, Dataset) else open_dataset(data) for data in _several(dataset)]

@@ -86,9 +86,9 @@ def test_statistics_by_source():
 @pytest.mark.parametrize(
     ("share", "expected", "method"),
     [
-        (0.01, "strongly imbalanced", "dual-aw"),
-        (0.05, "strongly imbalanced", "dual-aw"),
-        (0.1, "imbalanced", "dual-aw"),
+        (0.01, "strongly imbalanced", "dw-aw"),
+        (0.05, "strongly imbalanced", "dw-aw"),
+        (0.1, "imbalanced", "dw-aw"),
         (0.5, "balanced", "uniform"),
     ],
 )

@@ -16,7 +16,7 @@ from winnow.errors import BadInput
 NAMES = """
 naming what to train (give these words first or last, in any order):
   --algorithm NAME    {algorithms} (default iql)
-  --method NAME[,…]   {methods} (default dual-aw); several are trained side by side
+  --method NAME[,…]   {methods} (default dw-aw); several are trained side by side
   --sampler NAME      instead of the method's: {samplers}
   --weighter NAME     instead of the method's: {weighters}
 
@@ -58,7 +58,7 @@ def train(words: list[str], prog: str) -> None:
 
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--algorithm", default="iql")
-    first.add_argument("--method", default="dual-aw")
+    first.add_argument("--method", default="dw-aw")
     first.add_argument("--sampler")
     first.add_argument("--weighter")
     names, rest = first.parse_known_args(words)
