@@ -185,7 +185,7 @@ def recommend(measured: Imbalance) -> tuple[str, str]:
         return "uniform", why
     why = (
         "good rows are rare: sampling by advantage (aw) draws them often, and weights learned on top can prefer good "
-        "stretches inside episodes. Published: far better than uniform for CQL, IQL and TD3+BC, better than aw alone on "
+        "stretches inside episodes. Published: far better than uniform for CQL, IQL and TD3+BC, better than aw on "
         "short segments, about as good as aw alone on whole episodes; so compare with aw, and with dual-aw, the exact "
         "form of the same weights, whose default settings failed in winnow's own demo"
     )
