@@ -263,7 +263,7 @@ class Pack:
             pairs = [
                 _part((self.lanes, self.learners), low, self.block) for low in range(0, len(self.runs), self.block)
             ]
-            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as cores:
+            with ThreadPoolExecutor(cores_here()) as cores:
                 done = list(cores.map(lambda pair: jax.block_until_ready(go(*pair)), pairs))
             self.learners = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done)
         self.step += count
@@ -303,6 +303,11 @@ class Pack:
             index = np.minimum(np.arange(low, low + min(block, rows)), rows - 1)
             parts.append(np.asarray(scorer(self.tables, lane, learner, index)))
         return np.concatenate(parts)[:rows]
+
+
+def cores_here() -> int:
+    """Cores this process may use; some systems only say how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _part(tree: Any, low: int, size: int) -> Any:
