@@ -2,7 +2,7 @@
 
     python results/policies/evaluate.py       writes results/policies/returns.json and prints the table of the docs
 
-Twenty episodes each, seeds 10000 to 10019, once with the mean action and once with actions drawn from the policy.
+Twenty episodes each, seeds 20000 to 20019, once with the mean action and once with actions drawn from the policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from winnow import envs
 from winnow.collect import behaviour
 from winnow.nets import squashed_mean, squashed_sample
 
-SEEDS = range(10_000, 10_020)
+SEEDS = range(20_000, 20_020)
 
 
 def play(env: str, level: str, drawn: bool) -> list[float]:
