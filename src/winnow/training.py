@@ -243,9 +243,12 @@ def check(runs: Sequence[Run], **counts: int) -> None:
             raise BadInput(f"the run's name {run.name!r} can't be a file's name; choose one without slashes")
         for where, part in (("algorithm", run.algorithm), ("weighter", run.weighter)):
             check_settings(part, where)
+    # What looks at whole datasets does so once for each of them, not once for every seed.
+    for run in {(id(run.dataset), run.weighter): run for run in runs}.values():
         checker = getattr(run.weighter, "check", None)
         if checker:
             checker(run.dataset)
+    for run in {(id(run.dataset), run.sampler): run for run in runs}.values():
         if run.sampler.probabilities(run.dataset).sum() <= 0:
             raise BadInput(f"{run.name}: the sampler draws no row at all")
 
