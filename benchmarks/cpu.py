@@ -116,7 +116,8 @@ def main() -> None:
             "pack of one, IQL": (stepper(pack(data, "iql", "uniform", 1)), 60 * scale),
             "pack of one, IQL + DW": (stepper(pack(data, "iql", "dw-aw", 1)), 60 * scale),
             "pack of one, IQL + dual": (stepper(pack(data, "iql", "dual-aw", 1)), 60 * scale),
-        }
+        },
+        rounds=15,
     )
     base = speed["plain scan, IQL"]
     lines = [

@@ -55,12 +55,14 @@ class Density:
 
     def update(self, state: DensityState, batch: Batch, key: Array) -> tuple[DensityState, Weights, Metrics]:
         flows = 1.0 - batch.terminal if self.terminal == "mask" else jnp.ones_like(batch.terminal)
+        both = jnp.concatenate([batch.obs, after(batch)])
 
         def loss(params: dict[str, Any]) -> tuple[Array, tuple[Array, Array, Metrics]]:
-            phi, psi = scalar(params["phi"], batch.obs), scalar(params["psi"], batch.obs, batch.action)
+            phi, following = jnp.split(scalar(params["phi"], both), 2)  # one pass: one product is faster than two
+            psi = scalar(params["psi"], batch.obs, batch.action)
             log_weight = jax.nn.log_softmax(self._bound(phi) + self._bound(psi))
             weight = jnp.exp(log_weight)
-            gap = jnp.exp(scalar(params["phi"], after(batch))) - jnp.exp(phi + psi)
+            gap = jnp.exp(following) - jnp.exp(phi + psi)
             gain, flow, kl = expect(weight, batch.unit_reward), jnp.mean(flows * gap**2), expect(weight, log_weight)
             total = -gain + self.lambda_f * flow + self.lambda_k * kl
             metrics = {"weighter/loss": total, "weighter/flow_penalty": flow, "weighter/phi": jnp.mean(phi)}
