@@ -47,12 +47,13 @@ class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 def test_the_four_locomotion_tasks_have_d4rl_sizes() -> None:
-    sizes = {name: envs.shape(name) for name in envs.TABLE}
+    sizes = {name: envs.shape(name) for name in ("hopper", "halfcheetah", "walker2d", "ant", "ant-v2")}
     assert {name: (s.obs_dim, s.action_dim, s.time_limit) for name, s in sizes.items()} == {
         "hopper": (11, 3, 1000),
         "halfcheetah": (17, 6, 1000),
         "walker2d": (17, 6, 1000),
         "ant": (27, 8, 1000),
+        "ant-v2": (111, 8, 1000),
     }
     assert "mujoco 3." in envs.physics()
 
