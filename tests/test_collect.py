@@ -213,9 +213,32 @@ def test_a_run_stops_at_its_time_limit(tmp_path: Path) -> None:
     assert "updates per second" in collect.peak(tmp_path)
 
 
+def test_training_until_a_level_keeps_the_policy_and_stops(tmp_path: Path) -> None:
+    envs.register("easy", "Pendulum-v1", 7, reference=(-2000.0, 2000.0))  # any policy scores between 47 and 50
+    curves = collect.train("easy", 10**9, out=tmp_path, until="medium", processes=1, **SMALL)
+    assert len(curves["easy-0"]) == 1
+    _, record = collect.load_snapshot(tmp_path / "easy-medium.safetensors")
+    assert 35 <= record["score"] <= 60
+    ends = 3 * SMALL["evaluate_every"]
+    assert len(collect.train("easy", ends, out=tmp_path, until="expert", processes=1, **SMALL)["easy-0"]) == 3
+    assert not (tmp_path / "easy-expert.safetensors").exists()
+
+
+def test_a_policy_that_new_episodes_do_not_confirm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    envs.register("easy", "Pendulum-v1", 7, reference=(-2000.0, 2000.0))
+    real = collect.Trainer.evaluate
+    monkeypatch.setattr(
+        collect.Trainer, "evaluate", lambda self, confirm=False: real(self, confirm) + (2000 if confirm else 0)
+    )
+    collect.train("easy", 2 * SMALL["evaluate_every"], out=tmp_path, until="medium", processes=1, **SMALL)
+    assert not (tmp_path / "easy-medium.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
+        ({"until": "best"}, "no level 'best'"),
+        ({"until": "medium"}, "no reference returns"),
         ({"env": "hoper"}, "did you mean hopper"),
         ({"env": []}, "nothing to train"),
         ({"batch_size": 0}, "batch_size is 0"),

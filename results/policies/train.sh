@@ -75,6 +75,9 @@ for env in sys.argv[3:]:
             medium = sorted(points, key=lambda p: abs(p["score"] - 45) + p["std"] / max(abs(p["mean"]), 1))[:3]
             best = sorted(points, key=lambda p: -p["score"])[:3]
             steady = max(points, key=lambda p: (p["mean"] - p["std"]))
+            for level in ("medium", "expert"):  # what --until kept
+                if (folder / f"{level}.safetensors").exists():
+                    tar.add(folder / f"{level}.safetensors", f"{folder.name}/{level}.safetensors")
             for step in sorted({p["step"] for p in [*medium, *best, steady]}):
                 tar.add(folder / f"{step:09d}.safetensors", f"{folder.name}/{step:09d}.safetensors")
             for kind, chosen in (("medium", medium[0]), ("best", best[0])):

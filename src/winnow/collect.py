@@ -17,6 +17,8 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -33,12 +35,14 @@ from winnow import checkpoint, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.errors import BadInput
-from winnow.files import write_text
+from winnow.files import replacing, write_text
 from winnow.nets import squashed_sample
 from winnow.types import Array, Metrics, check_settings
 
 EVALUATION = 1 << 40
 """Added to the seed of episodes that are played to evaluate: no training episode has one like it."""
+LEVELS = {"medium": (35.0, 60.0), "expert": (90.0, math.inf)}
+"""Normalised scores that make a policy one of these."""
 SAVE_RATE = 100e6
 """Bytes a second that a checkpoint is taken to be written with until one was timed."""
 
@@ -247,14 +251,15 @@ class Trainer:
             "metrics": {lane.name: {n: float(m[i]) for n, m in metrics.items()} for i, lane in enumerate(self.lanes)},
         }
 
-    def evaluate(self) -> np.ndarray:
-        """Returns [L, episodes] of the mean action, in episodes that were never played before."""
+    def evaluate(self, confirm: bool = False) -> np.ndarray:
+        """Returns [L, episodes] of the mean action, in episodes that were never played before; to `confirm`, in other
+        ones."""
         lanes, count = len(self.lanes), self.setup.environments
         actor, real = self.learner.sac.params["actor"], jnp.asarray(self.real)
         rounds = -(-self.setup.episodes // count)
         returns = np.zeros((rounds, len(self.base)))
         for number in range(rounds):
-            obs = self.workers.reset(self.base + EVALUATION, len(self.curves[0]) * rounds + number)
+            obs = self.workers.reset(self.base + EVALUATION * (1 + confirm), len(self.curves[0]) * rounds + number)
             over = np.zeros(len(self.base), bool)
             while not over.all():
                 action = exploit(actor, obs.reshape(lanes, count, -1).copy(), real)
@@ -282,6 +287,28 @@ class Trainer:
             own = jax.tree.map(lambda leaf, i=index: leaf[i], actors)
             save_snapshot(self._snapshot(lane, self.steps), lane, own, point, self.setup)
             write_text(self._folder(lane) / "curve.jsonl", "".join(json.dumps(p) + "\n" for p in curve))
+
+    def settle(self, until: str) -> list[str]:
+        """Keep the policies of lanes that have reached a level, if they do so in new episodes too: the best of many
+        noisy evaluations reads high. OUT/ENV-LEVEL.safetensors is then the first lane's that got to `until`, with the
+        lower levels of the same run. The environments that have one."""
+        levels = list(LEVELS)[: list(LEVELS).index(until) + 1]
+        scores = [curve[-1]["score"] for curve in self.curves]
+        fresh = [
+            (index, level)
+            for index, level in itertools.product(range(len(self.lanes)), levels)
+            if reaches(level, scores[index]) and not self._kept(self.lanes[index], level).exists()
+        ]
+        returns = self.evaluate(confirm=True) if fresh else []
+        for index, level in fresh:
+            lane = self.lanes[index]
+            score = envs.normalised(lane.env, returns[index])
+            if score is not None and reaches(level, score.mean()):
+                _copy(self._snapshot(lane, self.steps), self._kept(lane, level))
+                if level == until and not (self.out / f"{lane.env}-{until}.safetensors").exists():
+                    for lower in (one for one in levels if self._kept(lane, one).exists()):
+                        _copy(self._kept(lane, lower), self.out / f"{lane.env}-{lower}.safetensors")
+        return [env for env in self.setup.env if (self.out / f"{env}-{until}.safetensors").exists()]
 
     # --------------------------------------------------------------------------------------------- files
 
@@ -335,6 +362,19 @@ class Trainer:
     def _snapshot(self, lane: Lane, step: int) -> Path:
         return self._folder(lane) / f"{step:09d}.safetensors"
 
+    def _kept(self, lane: Lane, level: str) -> Path:
+        return self._folder(lane) / f"{level}.safetensors"
+
+
+def reaches(level: str, score: float) -> bool:
+    low, high = LEVELS[level]
+    return low <= score <= high
+
+
+def _copy(source: Path, target: Path) -> None:
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+
 
 def save_snapshot(path: Path, lane: Lane, actor: Any, point: dict[str, Any], setup: Setup) -> None:
     """A policy alone, with what it is for and what it was worth."""
@@ -345,7 +385,7 @@ def save_snapshot(path: Path, lane: Lane, actor: Any, point: dict[str, Any], set
         if isinstance(entry.source, str)
         else f"{entry.source.__module__}.{entry.source.__name__}",
         "options": entry.options,
-        "physics": envs.physics(),
+        "physics": envs.physics(lane.env),
         "seed": lane.seed,
         "spec": [lane.shape.obs_dim, lane.shape.action_dim],
         "hidden": list(setup.sac.hidden),
@@ -382,6 +422,7 @@ def train(
     seed: int | Sequence[int] = 0,
     out: str | Path = "runs/collect",
     *,
+    until: str | None = None,
     seconds: float | None = None,
     save_every: float = 240.0,
     processes: int | None = None,
@@ -389,6 +430,9 @@ def train(
     **settings: Any,
 ) -> dict[str, list[dict[str, Any]]]:
     """Train every environment with every seed to `steps`, or until `seconds` are nearly over; called again, go on.
+
+    `until` (medium or expert) stops when every environment has such a policy, and leaves it as ENV-LEVEL.safetensors;
+    an expert with the medium policy that its run passed through, if an evaluation saw one.
 
     Under `out`: a folder for each lane with its curve (curve.jsonl) and a snapshot of the policy for each evaluation,
     log.jsonl with the rates, and the checkpoint, written at the end and about every `save_every` seconds. `settings`
@@ -400,6 +444,12 @@ def train(
     if wrong := sorted(set(settings) - known):
         raise BadInput(f"there is no setting {wrong[0]!r}; there are {', '.join(sorted(known))}")
     settings.setdefault("updates", settings.get("environments", Setup.environments))
+    if until is not None:
+        if until not in LEVELS:
+            raise BadInput(f"there is no level {until!r}; choose from {', '.join(LEVELS)}")
+        for name in (env,) if isinstance(env, str) else env:
+            if envs.lookup(name).reference is None:
+                raise BadInput(f"{name}: has no reference returns, so no policy of it is {until}; give --steps alone")
     lanes = ((env,) if isinstance(env, str) else tuple(env), (seed,) if isinstance(seed, int) else tuple(seed))
     trainer = Trainer(Setup(*lanes, **settings), out, processes)
 
@@ -427,6 +477,10 @@ def train(
             with (out / "log.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(log) + "\n")
             say(_line(log, trainer))
+            if until and (there := trainer.settle(until)):
+                say(f"{until}: {', '.join(there)}")
+                if len(there) == len(trainer.setup.env):
+                    break
         if unsaved:
             trainer.save()
             say(f"saved at step {trainer.steps:,}: {trainer.checkpoint}")
@@ -459,6 +513,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collec
     parser.add_argument("--env", nargs="+", required=True, help=f"one or more of {', '.join(envs.TABLE)}")
     parser.add_argument("--seed", nargs="+", type=int, default=[0], help="every environment with each of these seeds")
     parser.add_argument("--steps", type=int, default=1_000_000, help="steps for each environment and seed")
+    parser.add_argument("--until", choices=list(LEVELS), help="stop when every environment has such a policy")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder; called again, the run goes on")
     parser.add_argument("--seconds", type=float, help="stop cleanly before this many seconds are over")
     parser.add_argument("--save-every", type=float, default=240.0, help="seconds between checkpoints")
