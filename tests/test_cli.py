@@ -36,7 +36,7 @@ def test_every_command_is_in_the_overview(capsys):
     ("words", "message"),
     [
         (["trian"], "did you mean 'train'?"),
-        (["data"], "winnow data takes one of: import, export, mix"),
+        (["data"], "winnow data takes one of: make, list, import, export, mix"),
         (["data", "mxi"], "winnow data takes one of"),
         (["train", "x", "--out", "o", "--method", "dula-aw"], "did you mean 'dual-aw'?"),
         (["train", "x", "--out", "o", "--algorithm", "sac2"], "there is no algorithm 'sac2'"),

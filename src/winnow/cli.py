@@ -20,6 +20,8 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "data make": Command("data", "make", "make or fetch a dataset by name: hopper-random-expert-5%, hopper-medium-v2"),
+    "data list": Command("data", "list_", "the benchmark's 113 datasets and what is on disk"),
     "data import": Command("data", "import_", "read a D4RL, Minari, npz or Parquet dataset into one flat file"),
     "data export": Command("data", "export", "write a dataset as D4RL HDF5, Minari, npz or Parquet"),
     "data mix": Command("data", "mix", "make an imbalanced set from a good and a bad source"),

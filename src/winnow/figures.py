@@ -90,3 +90,35 @@ def scores(values: Mapping[str, Sequence[float]], title: str, marks: Mapping[str
     axis.set_ylabel("normalised score")
     axis.set_title(title, fontsize=10)
     return figure
+
+
+def returns(datasets: Mapping[str, Dataset], bins: int = 60) -> Any:
+    """How the episodes' returns are spread, a plot for each dataset and a colour for each source."""
+    figure, axes = panels(5.2 * len(datasets), 3.4, len(datasets))
+    for axis, (title, dataset) in zip(axes, datasets.items(), strict=True):
+        got, source = dataset.returns, dataset.episodes.source
+        edges = np.linspace(got.min(), max(got.max(), got.min() + 1e-6), bins + 1)
+        for i, label in enumerate(dataset.meta.sources):
+            axis.hist(got[source == i], edges, color=COLOURS[i % 8], alpha=0.7, label=label)
+        axis.set_yscale("log")
+        axis.set_ylim(bottom=0.7)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("return of an episode", fontsize=8)
+        axis.set_ylabel("episodes", fontsize=8)
+        axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def curves(values: Mapping[str, Mapping[int, Sequence[float]]], title: str) -> Any:
+    """Scores while training: a line through the mean of the seeds for each method, a dot for each seed."""
+    figure, (axis,) = panels(6.4, 3.6, 1)
+    for i, (method, points) in enumerate(values.items()):
+        steps = sorted(points)
+        axis.plot(steps, [np.mean(points[step]) for step in steps], color=COLOURS[i % 8], lw=1.6, label=method)
+        for step in steps:
+            axis.plot([step] * len(points[step]), points[step], "o", ms=2.5, color=COLOURS[i % 8], alpha=0.6)
+    axis.set_xlabel("updates", fontsize=8)
+    axis.set_ylabel("normalised score")
+    axis.set_title(title, fontsize=10)
+    axis.legend(frameon=False, fontsize=8)
+    return figure

@@ -165,3 +165,52 @@ def test_the_command_line_as_a_program_shows_no_traceback(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "there is no such file" in done.stderr
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WINNOW_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_make_makes_a_set_that_opens_by_its_name(tmp_path, own_folder, capsys):
+    name, out = "hopper-random-expert-50%", tmp_path / "set.safetensors"
+    assert main(["data", "make", name, "--rows", "300", "--processes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "ready as hopper-random-expert-50%@300" in said
+    assert "random" in said
+    assert main(["inspect", f"{name}@300"]) == 0
+    assert main(["data", "make", name, "--rows", "300", "--out", str(out)]) == 0
+    assert store.load(out).fingerprint == open_dataset(f"{name}@300").fingerprint
+    again = tmp_path / "again.safetensors"
+    assert main(["data", "mix", "--recipe", f"{out}.recipe.json", "--out", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_make_refuses_what_it_can_not_make(tmp_path, own_folder, capsys):
+    for words, said in (
+        (["hoper-expert"], "did you mean hopper-expert"),
+        (["hopper-expert", "--rows", "0"], "--rows is 0"),
+        (["hopper-expert", "hopper-random", "--out", "x.safetensors"], "--out is one file"),
+    ):
+        assert main(["data", "make", *words]) == 2
+        assert said in capsys.readouterr().err
+    assert files_in(tmp_path) == set()
+
+
+def test_list_shows_all_113_and_what_is_here(own_folder, capsys):
+    assert main(["data", "list", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert len(lines) == 113
+    assert {line["on_disk"] for line in lines} == {"not here"}
+    assert main(["data", "make", "hopper-random", "--rows", "100"]) == 0
+    capsys.readouterr()
+    assert main(["data", "list", "pools", "--json"]) == 0
+    states = {line["name"]: line["on_disk"] for line in json.loads(capsys.readouterr().out)}
+    assert states["hopper-random"] == "in part"
+    assert states["ant-expert"] == "not here"
+    assert main(["data", "list", "small"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ant-random-expert-10%-small small 10 % expert in random not here" in said
+    assert main(["data", "list", "tiny"]) == 2
+    assert "choose from mixed" in capsys.readouterr().err

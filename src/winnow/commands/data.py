@@ -1,4 +1,4 @@
-"""`winnow data import | export | mix`: datasets in, out, and mixed."""
+"""`winnow data make | list | import | export | mix`: datasets by name, in, out, and mixed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,127 @@ import tyro
 
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
+from winnow.data.names import Name, level
 from winnow.errors import BadInput
 
 ROWS = 1_000_000
+
+
+def make(
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    /,
+    *,
+    out: Path | None = None,
+    rows: int | None = None,
+    source: tuple[str, ...] = (),
+    processes: int | None = None,
+) -> None:
+    """Make datasets by name from the behaviour policies that come with winnow, or fetch D4RL's.
+
+    A mixture is ready when its pools are: it is then opened by its name anywhere a dataset is asked for and takes no
+    room of its own. Interrupted work is taken up again. Pools lie in $WINNOW_DATA/pools (without it, in the user's
+    cache folder).
+
+    Args:
+        names: hopper-random-expert-5%, hopper-expert, hopper-medium-v2, … or a whole suite: mixed, diverse, small.
+            `winnow data list` shows all names.
+        out: Also write the dataset to this file (one name only).
+        rows: A trial with fewer rows, from pools of as many rows; the same as NAME@ROWS.
+        source: Where a D4RL file lies, as NAME=FILE, or just FILE for a name that is one file.
+        processes: Processes that play. Without it, one for each core. The result does not depend on it.
+    """
+    from winnow.data import store
+    from winnow.data.catalogue import open_named
+    from winnow.data.names import parse, suites
+    from winnow.files import write_text
+
+    if rows is not None and rows < 1:
+        raise BadInput(f"--rows is {rows}; it must be at least 1")
+    known = suites()
+    wanted = [one for name in names for one in known.get(name, [name])]
+    wanted = [name if rows is None else f"{name}@{rows}" for name in wanted]
+    if not wanted:
+        raise BadInput("give at least one name; `winnow data list` shows them")
+    if out is not None and len(wanted) > 1:
+        raise BadInput(f"--out is one file and there are {len(wanted)} names; make them one by one, or leave it out")
+    for name in wanted:
+        parse(name)
+    places = dict(labelled(text, "--source") if "=" in text else (wanted[0], text) for text in source)
+    for name in wanted:
+        dataset = open_named(name, make=True, sources=places, processes=processes, watch=bar)
+        if out is not None:
+            store.save(dataset, out)
+            if dataset.meta.recipe and "sources" in dataset.meta.recipe:
+                write_text(f"{out}.recipe.json", json.dumps(dataset.meta.recipe, indent=2) + "\n")
+        if len(wanted) == 1:
+            summarise(dataset, str(out) if out else f"ready as {name}")
+        else:
+            print(f"{name}: {len(dataset):,} rows in {len(dataset.episodes):,} episodes", flush=True)
+
+
+def list_(
+    suite: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[SUITE]")] = (),
+    /,
+    *,
+    json: bool = False,
+) -> None:
+    """Show the benchmark's 113 datasets: what each is made of, and what is on disk.
+
+    Args:
+        suite: mixed, diverse, small, d4rl-mujoco, d4rl-antmaze, d4rl-kitchen, d4rl-adroit or pools; all without it.
+        json: Print JSON instead of a table.
+    """
+    from json import dumps
+
+    from winnow.data.catalogue import on_disk
+    from winnow.data.names import parse, pools, suites
+
+    known = suites() | {"pools": pools()}
+    if wrong := [name for name in suite if name not in known]:
+        raise BadInput(f"there is no suite {wrong[0]!r}; choose from {', '.join(known)}")
+    names = [parse(name) for one in (suite or suites()) for name in known[one]]
+    states = {name.text: on_disk(name) for name in names}
+    if json:
+        lines = [
+            {
+                "name": n.text,
+                "suite": n.suite,
+                "environment": n.environment,
+                "made_of": made_of(n),
+                "on_disk": states[n.text],
+            }
+            for n in names
+        ]
+        print(dumps(lines, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold")
+    for title in ("name", "suite", "made of", "on disk"):
+        table.add_column(title, no_wrap=title != "made of")
+    for name in names:
+        table.add_row(Text(name.text), name.suite, Text(made_of(name)), Text(states[name.text]))
+    console = Console()
+    console.print(table)
+    ready = sum(state == "ready" for state in states.values())
+    console.print(
+        f"\n{len(names)} datasets, {ready} ready; `winnow data make NAME` makes or fetches one. With -v2 after it, "
+        "a mixture is made from D4RL's files",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def made_of(name: Name) -> str:
+    """A dataset's parts in words."""
+    if name.kind == "d4rl":
+        return "D4RL's file"
+    if name.recipe is None:
+        return f"{name.pool_rows:,} rows of the {level(name.text)} policy"
+    low, high = map(level, name.sources)
+    return f"{100 * name.recipe.share:g} % {high} in {low}" + (" (D4RL)" if name.is_d4rl else "")
 
 
 def import_(

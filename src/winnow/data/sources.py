@@ -53,20 +53,30 @@ def open_dataset(
     environment: str | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """The dataset in a file, a Minari folder or `minari:ID`, checked.
+    """The dataset in a file, a Minari folder or `minari:ID`, checked; or one of the benchmark's by its name.
 
     `kind`, `max_steps` and `action_bounds` say what a foreign file can't: that it has no episodes, its environment's
     time limit, and the least and greatest action. What a file says of itself is used where they are not given.
     """
     where, path = str(source), Path(source)
+    ours = None
     if not where.startswith("minari:") and not path.exists():
-        raise BadInput(f"{where}: there is no such file; check the name (a Minari dataset is minari:ID)")
-    if store.is_dataset(path) or path.suffix == ".safetensors":
-        dataset = store.load(path)
-        if max_steps or action_bounds or kind not in (None, dataset.meta.kind):
+        from winnow.data.catalogue import open_named  # it opens files with this function
+        from winnow.data.names import is_name
+
+        if not is_name(where):
+            raise BadInput(
+                f"{where}: there is no such file; check the name (a Minari dataset is minari:ID, and `winnow data "
+                "list` shows those with a name of their own)"
+            )
+        ours = open_named(where)
+    elif store.is_dataset(path) or path.suffix == ".safetensors":
+        ours = store.load(path)
+    if ours is not None:
+        if max_steps or action_bounds or kind not in (None, ours.meta.kind):
             raise BadInput(f"{where}: is a winnow dataset already; give kind, steps and bounds with its first source")
         given = {"name": name, "environment": environment}
-        return dataset.describe(**{key: value for key, value in given.items() if value})
+        return ours.describe(**{key: value for key, value in given.items() if value})
 
     chosen = next((one for one in FORMATS if one.recognise(where, path)), None)
     if chosen is None:

@@ -1,0 +1,45 @@
+"""How returns are spread in a mixed and in a diverse set: two humps against a long tail.
+
+winnow data make hopper-random-expert-5%
+python results/datasets/returns.py       writes docs/images/returns.png and results/datasets/returns.json
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from winnow import figures
+from winnow.data.imbalance import imbalance
+from winnow.data.sources import open_dataset
+
+HERE = Path(__file__).parent
+TITLES = {
+    "hopper-random-expert-5%": "mixed: whole episodes",
+    "hopper-random-expert-diverse-5%": "diverse: pieces of 10 to 49 steps",
+}
+
+
+def main() -> None:
+    datasets = {name: open_dataset(name) for name in TITLES}
+    figure = figures.returns({f"{name}\n{TITLES[name]}": data for name, data in datasets.items()})
+    figures.save(figure, HERE.parent.parent / "docs" / "images" / "returns.png")
+    found = {}
+    for name, data in datasets.items():
+        count, edges = np.histogram(data.returns, 60)
+        found[name] = {
+            "rows": len(data),
+            "episodes": len(data.episodes),
+            "fingerprint": data.fingerprint,
+            "physics": data.meta.physics,
+            "RPSV, returns scaled to [0, 1]": imbalance(data).rpsv_scaled,
+            "histogram": {"edges": edges.round(3).tolist(), "episodes": count.tolist()},
+        }
+        print(name, {key: value for key, value in found[name].items() if key != "histogram"})
+    (HERE / "returns.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
