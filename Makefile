@@ -21,7 +21,7 @@ $(VENV)/.dependencies: pyproject.toml Makefile
 	touch $@
 
 # The package itself, installed (not linked): the tests see what a user gets.
-$(STAMP): $(VENV)/.dependencies README.md $(shell find src -name '*.py')
+$(STAMP): $(VENV)/.dependencies README.md $(shell find src -type f -not -name '*.pyc')
 	$(BIN)/pip install --quiet --no-deps --force-reinstall .
 	touch $@
 

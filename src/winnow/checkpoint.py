@@ -10,15 +10,12 @@ import jax
 import numpy as np
 
 from winnow.errors import BadInput
-from winnow.files import replacing
+from winnow.files import write_tensors
 
 
 def save(path: str | Path, tree: Any, record: dict[str, Any]) -> None:
     """Write the tree's arrays under the names of their places, and a JSON record beside them."""
-    from safetensors.numpy import save_file
-
-    with replacing(path) as temporary:
-        save_file(flatten(tree), temporary, metadata={"record": json.dumps(record, sort_keys=True)})
+    write_tensors(path, flatten(tree), {"record": json.dumps(record, sort_keys=True)})
 
 
 def read_record(path: str | Path) -> dict[str, Any]:

@@ -7,8 +7,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from winnow.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TEMPORARY = ".winnow-tmp"
 """Marks a file that is being written."""
@@ -39,6 +43,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise BadInput(f"{path}: can't be written ({error.strerror or error}); nothing was changed") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path: str | Path, tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """A safetensors file, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    with replacing(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # a full disk, in words of its own
+            raise OSError(str(error)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,3 +118,23 @@ def test_saving_where_nothing_can_be_written_is_bad_input(tmp_path):
         with pytest.raises(BadInput):
             store.save(dataset(), path)
     assert files_in(tmp_path) == before
+
+
+def test_a_full_disk_leaves_no_half_file_and_keeps_the_old_one(tmp_path):
+    """A real failing write: the process may not write files of more than a few thousand bytes."""
+    path = tmp_path / "x.safetensors"
+    store.save(dataset(), path)
+    before = path.read_bytes()
+    script = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "from making import source; from winnow.data import store; from winnow.errors import BadInput\n"
+        f"try: store.save(source(0.1), {str(path)!r})\n"
+        "except BadInput as error: print(error)"
+    )
+    folder = str(Path(__file__).parent.parent)
+    said = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert "can't be written" in said
+    assert "nothing was changed" in said
+    assert path.read_bytes() == before
+    assert files_in(tmp_path) == {"x.safetensors"}

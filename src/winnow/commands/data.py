@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -44,6 +45,7 @@ def make(
     from winnow.data import store
     from winnow.data.catalogue import open_named
     from winnow.data.names import parse, suites
+    from winnow.envs import WorkerError
     from winnow.files import write_text
 
     if rows is not None and rows < 1:
@@ -59,7 +61,13 @@ def make(
         parse(name)
     places = dict(labelled(text, "--source") if "=" in text else (wanted[0], text) for text in source)
     for name in wanted:
-        dataset = open_named(name, make=True, sources=places, processes=processes, watch=bar)
+        try:
+            dataset = open_named(name, make=True, sources=places, processes=processes, watch=bar)
+        except WorkerError as error:
+            raise BadInput(f"{name}: {error}") from error
+        except KeyboardInterrupt:
+            print("finished episodes are kept: the same command goes on from there", file=sys.stderr)
+            raise
         if out is not None:
             store.save(dataset, out)
             if dataset.meta.recipe and "sources" in dataset.meta.recipe:

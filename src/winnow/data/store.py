@@ -11,7 +11,7 @@ import numpy as np
 
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.errors import BadInput
-from winnow.files import replacing
+from winnow.files import write_tensors
 
 FORMAT = "winnow-dataset-1"
 DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
@@ -19,15 +19,12 @@ DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_,
 
 def save(dataset: Dataset, path: str | Path) -> None:
     """Write the dataset's rows (and no others) to one file."""
-    from safetensors.numpy import save_file
-
     flat = dataset.compact()
     arena, table = flat.arenas[0], flat.episodes
     tensors = {f"rows.{f.name}": np.ascontiguousarray(getattr(arena, f.name)) for f in dataclasses.fields(arena)}
     tensors |= {f"episodes.{name}": np.ascontiguousarray(column) for name, column in table.columns.items()}
-    with replacing(path) as temporary:
-        # One entry, since safetensors writes several in an order that changes from one run to the next.
-        save_file(tensors, temporary, metadata={FORMAT: flat.meta.to_json()})
+    # One entry of metadata, since safetensors writes several in an order that changes from one run to the next.
+    write_tensors(path, tensors, {FORMAT: flat.meta.to_json()})
 
 
 def is_dataset(path: Path) -> bool:
