@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -166,3 +167,90 @@ def test_an_environment_that_cannot_travel_is_refused(table: None) -> None:
     envs.register("local", lambda: Counter(), 9)
     with pytest.raises(BadInput, match="local: can't be sent to a worker"):
         envs.Workers(["local"])
+    envs.register("odd", Counter, 9, fault=object())
+    with pytest.raises(BadInput, match="odd: can't be sent to a worker"):
+        envs.Workers(["odd"])
+
+
+def test_a_function_of_a_module_travels_by_its_name(table: None) -> None:
+    entry = envs.register("counter", Counter, 4, fault="")
+    said = envs.described(entry)
+    assert said == {"name": "counter", "limit": 4, "options": {"fault": ""}, "function": "test_envs:Counter"}
+    assert envs.made_of(said) == entry
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="there is no /proc")
+def test_the_shared_file_has_no_name_that_could_be_left_behind(table: None) -> None:
+    envs.register("counter", Counter, 9)
+    with envs.Workers(["counter"]) as workers:
+        held = os.readlink(f"/proc/self/fd/{workers._file.fileno()}")
+    assert held.endswith("(deleted)")
+
+
+# ------------------------------------------------------------------------------------------ idle and revived
+
+
+def test_an_environment_waits_after_its_last_episode(table: None) -> None:
+    """Episodes 0 and 2 for the first, 1 for the second; the third has nothing to play."""
+    envs.register("counter", Counter, 3)
+    zero = np.zeros((3, 1), np.float32)
+    with envs.Workers(["counter"] * 3, 2, [0, 0, 0]) as workers:
+        first = workers.reset(5, [0, 1, 2], until=[3, 3, 0], stride=2).copy()
+        seen = [envs.Board(*(column.copy() for column in workers.step(zero))) for _ in range(8)]
+        again = workers.reset(5, [2, 1, 1]).copy()
+        np.testing.assert_array_equal(again[1], again[2])
+    assert not first[2].any()
+    assert [one.playing.tolist() for one in seen] == (
+        [[True, True, False]] * 2 + [[True, False, False]] * 3 + [[False] * 3] * 3
+    )
+    assert [int(one.next_obs[0, 0]) for one in seen] == [1, 2, 3, 1, 2, 3, 3, 3]
+    assert [int(one.next_obs[1, 0]) for one in seen] == [1, 2, 3, 3, 3, 3, 3, 3]
+    assert [one.timeout[:2].tolist() for one in seen[2:4]] == [[True, True], [False, False]]
+    assert [one.reward.tolist() for one in seen[5:7]] == [[1, 0, 0], [0, 0, 0]]
+    assert again[0, 1] == seen[2].obs[0, 1]  # number 2 begins as it did before
+
+
+def test_groups_step_on_their_own(table: None) -> None:
+    envs.register("counter", Counter, 9)
+    with envs.Workers(["counter"] * 5, 2, groups=2) as workers:
+        workers.reset(0)
+        for group in (0, 1, 1):
+            workers.send(np.zeros((len(range(5)[workers.parts[group]]), 1), np.float32), group)
+        workers.receive(0)
+        workers.receive(1)
+        assert workers.receive(1).obs[:, 0].tolist() == [2, 2, 2]
+        assert workers.board.obs[:, 0].tolist() == [1, 1, 2, 2, 2]
+
+
+def test_a_worker_that_is_killed_begins_its_episodes_again(table: None) -> None:
+    envs.register("counter", Counter, 4)
+    zero = np.zeros((3, 1), np.float32)
+    with envs.Workers(["counter"] * 3, 2, restart=True) as workers:
+        start = workers.reset(1).copy()
+        for _ in range(5):  # into the second episode
+            workers.step(zero)
+        marks = workers.board.obs[:, 1].copy()
+        os.kill(workers._children[0].pid, signal.SIGKILL)
+        board = workers.step(zero)
+        assert board.fresh.tolist() == [True, False, True]
+        assert board.obs[:, 0].tolist() == [0, 2, 0]
+        assert board.reward.tolist() == [0, 1, 0]
+        np.testing.assert_array_equal(board.obs[:, 1], marks)  # the same episodes, and not the first ones
+        assert not np.array_equal(marks, start[:, 1])
+        board = workers.step(zero)
+        assert board.obs[:, 0].tolist() == [0, 3, 0]  # they wait until the caller has seen it
+        board.fresh[:] = False
+        assert workers.step(zero).obs[:, 0].tolist() == [1, 0, 1]
+
+
+def test_a_worker_that_dies_again_and_again_is_given_up(table: None) -> None:
+    envs.register("falls", Counter, 9, fault="exit")
+
+    def step_on() -> None:
+        with envs.Workers(["falls"], restart=True) as workers:
+            workers.reset(0)
+            for _ in range(30):
+                workers.step(np.zeros((1, 1), np.float32)).fresh[:] = False
+
+    with pytest.raises(envs.WorkerError, match="died 3 times in a row, the last time with exit code 7"):
+        step_on()

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 import winnow
-from winnow import toy
+from winnow import checkpoint, toy
 from winnow.algorithms import BC, IQL, TD3BC
 from winnow.data import store
 from winnow.data.recipes import mixed
 from winnow.errors import BadInput
 from winnow.logs import read_metrics
-from winnow.samplers import Uniform
+from winnow.pack import Pack
+from winnow.samplers import AW, Uniform
 from winnow.training import Run, Trained, plan, train, train_runs
 from winnow.weighters import Density, Dual, NoWeights
 
@@ -81,21 +82,24 @@ def test_row_weights_are_what_sampling_and_weighing_make_together(dome):
     assert found.weight.mean() == pytest.approx(1)
 
 
-def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path):
+def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path, monkeypatch, capsys):
+    """Ctrl-C in the middle of a chunk, in each pack: the checkpoint is written there and then."""
     train_runs(tiny_runs(dome), out=tmp_path / "straight", **OPTIONS)
+    advance = Pack.advance
 
-    class Stop(Exception):
-        pass
+    def interrupted(pack, count):
+        advance(pack, count)
+        if pack.step in (7, 31):
+            os.kill(os.getpid(), signal.SIGINT)
 
-    def stop(pack):
-        if pack.step == 40:
-            raise Stop
-
-    for _ in range(2):  # once in each pack
-        with pytest.raises(Stop):
-            train_runs(
-                tiny_runs(dome), out=tmp_path / "broken", resume=True, checkpoint_seconds=0, each_chunk=stop, **OPTIONS
-            )
+    with monkeypatch.context() as patch:
+        patch.setattr(Pack, "advance", interrupted)
+        patch.setattr("winnow.progress.LOOK", 1e-9)  # a step at a time
+        for number, step in ((0, 7), (0, 31), (1, 7), (1, 31)):
+            with pytest.raises(KeyboardInterrupt):
+                train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)
+            assert checkpoint.read_record(tmp_path / "broken" / f"pack-{number}.safetensors")["step"] == step
+            assert "broken: holds all up to the last checkpoint; the same words with --res" in capsys.readouterr().err
     train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)
     assert same_files(tmp_path / "straight", tmp_path / "broken")
     straight, broken = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("straight", "broken"))
@@ -142,6 +146,14 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(dome, tmp_path):
     assert same_files(tmp_path / "straight", tmp_path / "killed")
     assert not list((tmp_path / "killed").glob("pack-*"))
     assert read_metrics(tmp_path / "killed" / "metrics.jsonl") == straight
+
+
+def test_probabilities_are_computed_once_for_every_dataset_and_sampler(dome, monkeypatch):
+    asked = []
+    monkeypatch.setattr(AW, "probabilities", lambda self, data: asked.append(self) or np.full(len(data), 1 / len(data)))
+    runs = [*plan(dome, BC(hidden=TINY), "aw", seeds=2), *plan(dome, IQL(hidden=TINY), "aw", seeds=1)]
+    train_runs(runs, **OPTIONS)
+    assert len(asked) == 1
 
 
 def test_a_run_that_turns_nan_is_named_and_the_others_go_on(dome, tmp_path, capsys):

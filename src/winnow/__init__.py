@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from winnow.data.sources import open_dataset
     from winnow.data.store import save
     from winnow.errors import BadInput
+    from winnow.evaluation import Evaluation, Round, evaluate
     from winnow.methods import method
     from winnow.policy import Policy
     from winnow.samplers import AW, PF, RW, Uniform
@@ -35,6 +36,7 @@ _HOME = {
     "winnow.data.sources": ("open_dataset",),
     "winnow.data.store": ("save",),
     "winnow.errors": ("BadInput",),
+    "winnow.evaluation": ("Evaluation", "Round", "evaluate"),
     "winnow.methods": ("method",),
     "winnow.policy": ("Policy",),
     "winnow.samplers": ("AW", "PF", "RW", "Uniform"),

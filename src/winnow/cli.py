@@ -27,6 +27,7 @@ COMMANDS = {
     "data mix": Command("data", "mix", "make an imbalanced set from a good and a bad source"),
     "inspect": Command("inspect", "inspect", "say how imbalanced a dataset is and which method fits it"),
     "train": Command("train", "train", "train policies and weights, many runs in one program", parses=True),
+    "evaluate": Command("evaluate", "evaluate", "play trained policies in their environment: returns, scores, a film"),
     "collect train": Command("collect", "train", "train behaviour policies online with SAC", parses=True),
     "weights": Command("weights", "weights", "write the learned weight of every row, and a picture of them"),
     "demo": Command("demo", "demo", "uniform, AW and DW side by side on a small imbalanced problem"),

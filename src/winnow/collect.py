@@ -34,13 +34,12 @@ import numpy as np
 from winnow import checkpoint, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
+from winnow.envs import EVALUATION
 from winnow.errors import BadInput
 from winnow.files import replacing, write_text
 from winnow.nets import squashed_sample
 from winnow.types import Array, Metrics, check_settings
 
-EVALUATION = 1 << 40
-"""Added to the seed of episodes that are played to evaluate: no training episode has one like it."""
 LEVELS = {"medium": (35.0, 60.0), "expert": (90.0, math.inf)}
 """Normalised scores that make a policy one of these."""
 SAVE_RATE = 100e6

@@ -5,6 +5,7 @@ A flax or equinox module fits in three lines: keep its parameters as the pytree 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,12 +24,15 @@ def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[
     Not orthogonal ones: their batched QR stops for good on a two-core machine (jaxlib 0.10.2 waits inside LAPACK for
     the very threads it runs on), and the two differ little at these widths.
     """
-    keys = jax.random.split(key, len(sizes) - 1)
+    shapes = list(itertools.pairwise(sizes))
     gains = [2**0.5] * (len(sizes) - 2) + [last_scale]
-    return [
-        {"w": gain / i**0.5 * jax.random.normal(k, (i, o)), "b": jnp.zeros(o)}
-        for k, gain, i, o in zip(keys, gains, sizes, sizes[1:], strict=False)
-    ]
+    # One draw for all layers: each draw is a program of its own to compile.
+    numbers = jax.random.normal(jax.random.split(key, 1)[0], (sum(i * o for i, o in shapes),))
+    layers, begin = [], 0
+    for gain, (i, o) in zip(gains, shapes, strict=True):
+        layers.append({"w": gain / i**0.5 * numbers[begin : begin + i * o].reshape(i, o), "b": jnp.zeros(o)})
+        begin += i * o
+    return layers
 
 
 def mlp(params: Sequence[Mapping[str, Array]], x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:

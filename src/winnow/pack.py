@@ -9,8 +9,7 @@ This module knows no plug-in by name.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +21,7 @@ import numpy as np
 
 from winnow.data.dataset import Arena, Dataset
 from winnow.data.scaling import action_transform, reward_transform, unit_transform
+from winnow.envs import cores_here
 from winnow.samplers import Sampler, alias_table
 from winnow.types import Algorithm, Array, Batch, Metrics, Spec, State, Weighter
 
@@ -46,6 +46,21 @@ class Run:
         """Runs with the same one are compiled into one program."""
         structure = jax.tree.structure((self.algorithm, self.weighter))
         return structure, self.dataset.obs_dim, self.dataset.action_dim
+
+    @property
+    def drawing(self) -> Hashable:
+        """Runs with the same one draw rows with the same probabilities."""
+        return id(self.dataset), self.sampler
+
+
+Drawn = Mapping[Hashable, np.ndarray]
+"""Samplers' probabilities, under `Run.drawing`."""
+
+
+def probabilities(runs: Sequence[Run]) -> Drawn:
+    """How often each row of each run's dataset is drawn: once for every dataset and sampler, not for every seed."""
+    each = {run.drawing: run for run in runs}
+    return {drawing: run.sampler.probabilities(run.dataset) for drawing, run in each.items()}
 
 
 class Tables(NamedTuple):
@@ -188,9 +203,9 @@ def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learne
     return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
 
 
-def score(tables: Tables, lane: Lane, learner: Learner, row: Array) -> Array:
+def score(tables: Tables, lane: Lane, weighter: State, row: Array) -> Array:
     """log w of the rows with these numbers."""
-    return lane.weighter.log_weight(learner.weighter, _fetcher(tables, lane)(row))
+    return lane.weighter.log_weight(weighter, _fetcher(tables, lane)(row))
 
 
 def act(lane: Any, state: State, obs: Array) -> Array:
@@ -226,13 +241,15 @@ class Pack:
     how many lanes go together, where neither is wanted.
     """
 
-    def __init__(self, runs: Sequence[Run], steps: int, batch_size: int, block: int | None = None) -> None:
+    def __init__(
+        self, runs: Sequence[Run], steps: int, batch_size: int, block: int | None = None, drawn: Drawn | None = None
+    ) -> None:
         self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
         self.block = block or (1 if jax.default_backend() == "cpu" else len(runs))
         self.step = 0
-        self._since = 0  # steps in the sums
+        self.since = 0  # steps in the sums
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
-        self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes)
+        self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn)
         first = runs[0].spec
         self.spec = first._replace(rows=max(len(run.dataset) for run in runs))
         start = jax.jit(start_learners, static_argnames=("spec", "batch_size", "stamp"))
@@ -267,47 +284,43 @@ class Pack:
                 done = list(cores.map(lambda pair: jax.block_until_ready(go(*pair)), pairs))
             self.learners = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done)
         self.step += count
-        self._since += count
+        self.since += count
 
     def wait(self) -> None:
         jax.block_until_ready(self.learners.sums)
 
     def end_chunk(self) -> dict[str, np.ndarray]:
         """Mean metrics of each run since the last call; then refresh the weighters that ask for it."""
-        means = {name: np.asarray(total) / max(self._since, 1) for name, total in self.learners.sums.items()}
-        self._since = 0
+        means = {name: np.asarray(total) / max(self.since, 1) for name, total in self.learners.sums.items()}
+        self.since = 0
         self.learners = self.learners._replace(sums=jax.tree.map(jnp.zeros_like, self.learners.sums))
         if self.refreshes:
             self.learners = self._refresh(self.tables, self.lanes, self.learners, rows=self.spec.rows)
         return means
-
-    @cached_property
-    def _act(self) -> Any:
-        return jax.jit(jax.vmap(act))
-
-    def act(self, obs: np.ndarray) -> np.ndarray:
-        """Every run's mean actions in one pass: [runs, n, O] -> [runs, n, A], in the environment's units."""
-        return np.asarray(self._act(self.lanes, self.learners.algorithm, jnp.asarray(obs, jnp.float32)))
 
     def lane(self, number: int) -> tuple[Lane, Learner]:
         """One run's settings and states, on their own."""
         lane, learner = jax.tree.map(lambda leaf: leaf[number], (self.lanes, self.learners))
         return lane, learner
 
-    def log_weights(self, number: int, block: int = 65_536) -> np.ndarray:
+    def log_weights(self, number: int) -> np.ndarray:
         """[rows] log w of every row of one run's dataset, up to a constant."""
         lane, learner = self.lane(number)
-        rows, scorer = len(self.runs[number].dataset), jax.jit(score)
-        parts = []
-        for low in range(0, rows, block):
-            index = np.minimum(np.arange(low, low + min(block, rows)), rows - 1)
-            parts.append(np.asarray(scorer(self.tables, lane, learner, index)))
-        return np.concatenate(parts)[:rows]
+        return _scores(self.tables, lane, learner.weighter, len(self.runs[number].dataset))
 
 
-def cores_here() -> int:
-    """Cores this process may use; some systems only say how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def log_weights(run: Run, weighter: State, drawn: Drawn | None = None) -> np.ndarray:
+    """The same for a run that is no longer in a pack, from the state of its weighter."""
+    tables, lanes = lay_out([run], with_episodes=False, drawn=drawn)
+    return _scores(tables, jax.tree.map(lambda leaf: leaf[0], lanes), weighter, len(run.dataset))
+
+
+def _scores(tables: Tables, lane: Lane, weighter: State, rows: int, block: int = 65_536) -> np.ndarray:
+    scorer, parts = jax.jit(score), []
+    for low in range(0, rows, block):
+        index = np.minimum(np.arange(low, low + min(block, rows)), rows - 1)
+        parts.append(np.asarray(scorer(tables, lane, weighter, index)))
+    return np.concatenate(parts)[:rows]
 
 
 def _part(tree: Any, low: int, size: int) -> Any:
@@ -323,7 +336,7 @@ def packs(runs: Sequence[Run], largest: int | None = None) -> list[list[Run]]:
     return [group[low : low + size] for group in groups.values() for low in range(0, len(group), size)]
 
 
-def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
+def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None) -> tuple[Tables, Lane]:
     """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are laid once."""
     arenas: dict[Arena, int] = {}
     size = 0
@@ -332,6 +345,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
             arenas[arena] = size
             size += arena.slots
     slot, episode, start, alias = _Stretches(), _Stretches(), _Stretches(), _Stretches()
+    known = drawn or probabilities(runs)
     lanes: list[Lane] = []
     for run in runs:
         data = run.dataset
@@ -342,7 +356,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool) -> tuple[Tables, Lane]:
             episode.add(id(data), lambda d=data: d.episode.astype(np.int32))
         where = block if not data.has_episodes else moved[data.episodes.arena]
         first_start = start.add(id(data), lambda d=data, w=where: (d.start_slot + w).astype(np.int32))
-        first_alias = alias.add((id(data), run.sampler), lambda r=run: alias_table(r.sampler.probabilities(r.dataset)))
+        first_alias = alias.add(run.drawing, lambda p=known[run.drawing]: alias_table(p))
         mean, std = data.obs_moments
         shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
         centre, half = action_transform(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,11 +16,12 @@ QUIET = 15.0
 
 
 class Progress:
-    """Counts run-steps over all packs of a call."""
+    """Counts what is done of a total: run-steps over all packs of a call, or whatever `unit` says."""
 
-    def __init__(self, total: int, shown: bool) -> None:
+    def __init__(self, total: int, shown: bool, unit: str = "run-steps") -> None:
         self._total, self._done, self._skipped = total, 0, 0
-        self._shown = shown
+        self._shown, self._unit = shown, unit
+        self._size = 1  # steps that take about as long as a piece should
         self._bar: Any = None
         self._title = ""
         self._began = self._spoke = time.monotonic()
@@ -50,44 +52,54 @@ class Progress:
         self._title = title
         if self._bar:
             self._bar.update(self._task, description=title)
+        elif self._shown and time.monotonic() - self._spoke > QUIET:
+            self._spoke = time.monotonic()
+            print(title, file=sys.stderr, flush=True)
 
     def skip(self, steps: int) -> None:
         """Steps that an earlier call has done already."""
         self._skipped += steps
-        self._count(steps)
+        self.count(steps)
 
     def say(self, text: str) -> None:
         """A line that stays."""
         print(text, file=sys.stderr) if not self._bar else self._bar.console.print(text, markup=False)
 
-    def run(self, pack: Pack, count: int) -> None:
-        """Advance the pack by `count` steps, looking up about twice a second."""
+    def run(self, pack: Pack, count: int, asked: threading.Event) -> None:
+        """Advance the pack by `count` steps, looking up about twice a second; by fewer if asked to stop."""
         import jax
 
         fixed = jax.default_backend() != "cpu"  # there a new length is a new program
-        size = min(count, 1_000) if fixed else 1
-        while count > 0:
-            size = min(size, count)
+        while count > 0 and not asked.is_set():
+            size = min(count, 1_000 if fixed else self._size)
             before = time.monotonic()
             pack.advance(size)
             pack.wait()
-            self._count(size * len(pack.runs))
+            self.count(size * len(pack.runs))
             count -= size
-            if not fixed:
-                spent = max(time.monotonic() - before, 1e-6)
-                size = max(1, min(2 * size, int(size * LOOK / spent) + 1)) if spent < LOOK else max(1, size // 2)
+            spent = max(time.monotonic() - before, 1e-6)
+            if spent >= LOOK:
+                self._size = max(1, size // 2)
+            elif size == self._size:  # one that was cut short says nothing
+                self._size = min(2 * size, int(size * LOOK / spent) + 1)
 
-    def _count(self, steps: int) -> None:
+    def reach(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        self._total = total
+        self.count(done - self._done)
+
+    def count(self, steps: int) -> None:
+        """So many more are done."""
         self._done += steps
         now = time.monotonic()
         rate = (self._done - self._skipped) / max(now - self._began, 1e-6)
         if self._bar:
-            self._bar.update(self._task, completed=self._done, rate=f"{rate:,.0f} run-steps/s")
+            self._bar.update(self._task, completed=self._done, total=self._total, rate=f"{rate:,.0f} {self._unit}/s")
         elif self._shown and now - self._spoke > QUIET:
             self._spoke = now
             left = (self._total - self._done) / max(rate, 1e-6)
             print(
-                f"{self._title}: {self._done / self._total:.0%}, {rate:,.0f} run-steps/s, {left:,.0f} s left",
+                f"{self._title}: {self._done / self._total:.0%}, {rate:,.0f} {self._unit}/s, {left:,.0f} s left",
                 file=sys.stderr,
                 flush=True,
             )

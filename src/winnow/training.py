@@ -2,18 +2,23 @@
 
 OUT/config.json          everything that was asked for
 OUT/metrics.jsonl        one line for each run and chunk
+OUT/returns.jsonl        one line for each run and round of evaluation (see `winnow.rounds`)
 OUT/NAME.safetensors     one for each finished run: policy, weighter, scaling, settings
 OUT/pack-K.safetensors   the state of a pack that is not finished yet
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,38 +28,45 @@ from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.evaluation import Evaluation, Round, score_of
 from winnow.files import sweep, write_text
 from winnow.logs import Log, keep_lines, open_logs
 from winnow.methods import from_record, make_algorithm, make_sampler, make_weighter, method, record
-from winnow.pack import Learner, Pack, Run, packs
+from winnow.pack import Drawn, Learner, Pack, Run, log_weights, packs, probabilities
 from winnow.policy import Policy
 from winnow.progress import Progress
+from winnow.rounds import Rounds
 from winnow.samplers import SAMPLERS, Sampler
 from winnow.types import Algorithm, Spec, Weighter, check_settings
 from winnow.weighters import WEIGHTERS
 
-FORMAT = "winnow-train-1"
+FORMAT = "winnow-train-2"
 
 Many = Sequence[Any]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its policy, its weights, and why it failed if it did."""
+    """A finished run: its policy, its weights, what it earned, and why it failed if it did."""
 
     run: Run
     steps: int
     failure: str | None
     policy: Policy
     weighter_state: Any
+    rounds: tuple[Round, ...] = ()
+    """The rounds of its evaluation while it was trained, in order."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean normalised score of the last rounds, where there are reference returns."""
+        return score_of(self.rounds)
 
     def weights(self) -> RowWeights:
         """How often each row of the dataset is drawn, and how much it then counts."""
-        pack = Pack([self.run], self.steps, batch_size=1)
-        state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.weighter_state)
-        pack.learners = pack.learners._replace(weighter=state)
-        probability = self.run.sampler.probabilities(self.run.dataset)
-        log_weight = pack.log_weights(0).astype(np.float64)
+        drawn = probabilities([self.run])
+        probability = drawn[self.run.drawing]
+        log_weight = log_weights(self.run, self.weighter_state, drawn).astype(np.float64)
         ratio = np.exp(log_weight - log_weight[probability > 0].max())
         return RowWeights(probability, ratio / (probability @ ratio))
 
@@ -97,6 +109,15 @@ class RowWeights:
     def weight(self) -> np.ndarray:
         """Both together: the row's share of the weighted data times the number of rows; its mean over rows is 1."""
         return len(self.probability) * self.probability * self.ratio
+
+    def share(self, rows: np.ndarray, batch_size: int = 256, batches: int = 1_000, seed: int = 0) -> float:
+        """The part of a batch's weight that falls on some rows (a mask), in the mean over drawn batches: what an
+        algorithm sees, since weights are normalised over a batch. A row that is hardly ever drawn may have a weight
+        that nothing has trained, and would rule a sum over all rows."""
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(self.probability), (batches, batch_size), p=self.probability)
+        weight = self.ratio[drawn]
+        return float(np.mean((weight * rows[drawn]).sum(axis=1) / weight.sum(axis=1)))
 
 
 # ------------------------------------------------------------------------------------------- what to train
@@ -167,7 +188,12 @@ def run_record(run: Run) -> dict[str, Any]:
     return {
         "name": run.name,
         "seed": run.seed,
-        "dataset": {"name": data.meta.name, "fingerprint": data.fingerprint, "path": data.path},
+        "dataset": {
+            "name": data.meta.name,
+            "fingerprint": data.fingerprint,
+            "path": data.path,
+            "environment": data.meta.environment,
+        },
         "algorithm": record(run.algorithm),
         "sampler": record(run.sampler),
         "weighter": record(run.weighter),
@@ -188,10 +214,10 @@ def train_runs(
     checkpoint_seconds: float = 30.0,
     largest_pack: int | None = None,
     log: Sequence[str] = (),
-    progress: bool = True,
-    each_chunk: Callable[[Pack], None] | None = None,
+    progress: bool | Progress = True,
+    evaluate: Evaluation | None = None,
 ) -> list[Trained]:
-    """Train runs, packed by shape, one pack after another.
+    """Train runs, packed by shape, one pack after another. Ctrl-C stops after a checkpoint, if there is a folder.
 
     steps, batch_size: updates of each run, and rows drawn for each update
     chunk: updates between two reports; weighters that look at the whole dataset do so once a chunk
@@ -199,36 +225,68 @@ def train_runs(
     checkpoint_seconds: the least time between two checkpoints, which are written at the end of a chunk
     largest_pack: runs in one program at the most, where the device's memory asks for it
     log: "tensorboard", "wandb"
-    each_chunk: called with the pack after every chunk, to look at its policies
+    progress: whether to show a bar, or the bar of a caller that trains more than this
+    evaluate: when and how much to play the policies in their environment, beside the training
     """
-    check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
+    drawn = check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
     groups = packs(runs, largest_pack)
     folder = None if out is None else Path(out)
-    config = {"format": FORMAT, "steps": steps, "batch_size": batch_size, "chunk": chunk}
-    bar = Progress(total=steps * len(runs), shown=progress)
+    config: dict[str, Any] = {"format": FORMAT, "steps": steps, "batch_size": batch_size, "chunk": chunk}
+    config["evaluation"] = evaluate.record() if evaluate else None
+    bar = Progress(total=steps * len(runs), shown=progress) if isinstance(progress, bool) else progress
     logs: list[Log] = []
-    jobs = [
-        _Job(group, steps, batch_size, chunk, folder, number, logs, bar, each_chunk, checkpoint_seconds)
-        for number, group in enumerate(groups)
-    ]
-    if folder is not None:
-        _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
-        reached = {run.name: job.reached() for job in jobs for run in job.runs}
-        keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
-        logs += open_logs(folder, log)
-    done: dict[str, Trained] = {}
-    try:
-        with bar:
-            for job in jobs:
-                done |= {trained.run.name: trained for trained in job.finish()}
-    finally:
+    with contextlib.ExitStack() as stack:
+        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, bar.say)) if evaluate else None
+        asked = stack.enter_context(_asked_to_stop(folder, bar)) if folder else threading.Event()
+        shared = _Shared(steps, batch_size, chunk, folder, logs, bar, checkpoint_seconds, drawn, rounds, asked)
+        jobs = [_Job(group, number, shared) for number, group in enumerate(groups)]
+        if folder is not None:
+            _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
+            reached = {run.name: job.reached() for job in jobs for run in job.runs}
+            keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
+            logs += open_logs(folder, log)
+            if rounds:
+                rounds.take_up(reached)
         for each in logs:
-            each.close()
+            stack.callback(each.close)
+        stack.enter_context(bar)
+        done = {trained.run.name: trained for job in jobs for trained in job.finish()}
+        if rounds:
+            rounds.finish(bar.describe, asked)
+            done = {name: dataclasses.replace(one, rounds=rounds.of(name)) for name, one in done.items()}
+            if rounds.error and folder:
+                raise BadInput(f"{folder}: is trained but not evaluated; mend what is said above, then --resume")
     return [done[run.name] for run in runs]
 
 
-def check(runs: Sequence[Run], **counts: int) -> None:
-    """Refuse what can't be trained, before anything is compiled or written."""
+@contextlib.contextmanager
+def _asked_to_stop(folder: Path, bar: Progress) -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C, which is then a wish; the second one stops at once."""
+    asked = threading.Event()
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        bar.say("stopping after a checkpoint; Ctrl-C again stops at once")
+
+    inside = threading.current_thread() is threading.main_thread()  # only there can signals be caught
+    before = signal.getsignal(signal.SIGINT)
+    if inside:
+        signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    except KeyboardInterrupt:
+        bar.say(f"{folder}: holds all up to the last checkpoint; the same words with --resume go on from there")
+        raise
+    finally:
+        if inside:
+            signal.signal(signal.SIGINT, before)
+
+
+def check(runs: Sequence[Run], **counts: int) -> Drawn:
+    """Refuse what can't be trained, before anything is compiled or written. What was found out on the way: how often
+    each row is drawn."""
     for name, count in counts.items():
         if count < 1:
             raise BadInput(f"{name} is {count}; it must be at least 1")
@@ -248,9 +306,11 @@ def check(runs: Sequence[Run], **counts: int) -> None:
         checker = getattr(run.weighter, "check", None)
         if checker:
             checker(run.dataset)
-    for run in {(id(run.dataset), run.sampler): run for run in runs}.values():
-        if run.sampler.probabilities(run.dataset).sum() <= 0:
+    drawn = probabilities(runs)
+    for run in runs:
+        if drawn[run.drawing].sum() <= 0:
             raise BadInput(f"{run.name}: the sampler draws no row at all")
+    return drawn
 
 
 def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
@@ -274,101 +334,119 @@ def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
     sweep(folder)
 
 
+class _Shared(NamedTuple):
+    """What all packs of a call have in common."""
+
+    steps: int
+    batch_size: int
+    chunk: int
+    folder: Path | None
+    logs: list[Log]
+    bar: Progress
+    checkpoint_seconds: float
+    drawn: Drawn
+    rounds: Rounds | None
+    asked: threading.Event
+
+
 @dataclass
 class _Job:
     """One pack from its first step, or from its checkpoint, to its files."""
 
     runs: list[Run]
-    steps: int
-    batch_size: int
-    chunk: int
-    folder: Path | None
     number: int
-    logs: list[Log]
-    bar: Progress
-    each_chunk: Callable[[Pack], None] | None
-    checkpoint_seconds: float
+    call: _Shared
 
     def finish(self) -> list[Trained]:
-        first = self.runs[0]
+        first, call = self.runs[0], self.call
         words = (f"pack {self.number + 1}: {len(self.runs)} ×", record(first.algorithm)["name"])
-        self.bar.describe(" ".join([*words, "with weights", record(first.weighter)["name"]]))
+        call.bar.describe(" ".join([*words, "with weights", record(first.weighter)["name"]]))
         if self._finished:
-            self.bar.skip(self.steps * len(self.runs))
+            call.bar.skip(call.steps * len(self.runs))
             return [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
-        pack = Pack(self.runs, self.steps, self.batch_size)
+        pack = Pack(self.runs, call.steps, call.batch_size, drawn=call.drawn)
         failures = self._restore(pack)
         self._loop(pack, failures)
         trained = [self._take_out(pack, i, failures.get(run.name)) for i, run in enumerate(self.runs)]
-        if self.folder:
+        if call.folder:
             for file, one in zip(self._files, trained, strict=True):
                 one.save(file)
             self._checkpoint.unlink(missing_ok=True)
         return trained
 
     def _loop(self, pack: Pack, failures: dict[str, str]) -> None:
-        saved = time.monotonic()
-        while pack.step < self.steps and len(failures) < len(self.runs):
-            self.bar.run(pack, min(self.chunk - pack.step % self.chunk, self.steps - pack.step))
-            means = pack.end_chunk()
-            for number, run in enumerate(self.runs):
-                if run.name not in failures:
-                    self._report(run, pack.step, {name: float(mean[number]) for name, mean in means.items()}, failures)
-            if self.each_chunk:
-                self.each_chunk(pack)
-            if self.folder and time.monotonic() - saved >= self.checkpoint_seconds:
+        call, saved = self.call, time.monotonic()
+        while pack.step < call.steps and len(failures) < len(self.runs):
+            if call.asked.is_set():
+                self._save(pack, failures)
+                raise KeyboardInterrupt
+            stops = [pack.step - pack.step % call.chunk + call.chunk, call.steps]
+            stops += [call.rounds.after(pack.step)] if call.rounds else []
+            call.bar.run(pack, min(stops) - pack.step, call.asked)
+            ends = pack.step % call.chunk == 0 or pack.step == call.steps
+            if ends:
+                means = pack.end_chunk()
+                for number, run in enumerate(self.runs):
+                    if run.name not in failures:
+                        mine = {name: float(mean[number]) for name, mean in means.items()}
+                        self._report(run, pack.step, mine, failures)
+            if call.rounds:
+                call.rounds.snapshot(self.number, pack, failures)
+            if call.folder and ends and time.monotonic() - saved >= call.checkpoint_seconds:
                 self._save(pack, failures)
                 saved = time.monotonic()
-        if self.folder:
+        if call.folder:
             self._save(pack, failures)
 
     def _report(self, run: Run, step: int, means: dict[str, float], failures: dict[str, str]) -> None:
         line: dict[str, Any] = {"run": run.name, "step": step}
         odd = next((name for name, mean in means.items() if not np.isfinite(mean)), None)
         if odd:
-            failures[run.name] = f"{odd} was {means[odd]} in the {self.chunk} updates before step {step}"
+            failures[run.name] = f"{odd} was {means[odd]} in the {self.call.chunk} updates before step {step}"
             line["failed"] = failures[run.name]
-            self.bar.say(f"{run.name} stopped: {failures[run.name]}; lower its learning rate or look at its rewards")
+            advice = "lower its learning rate or look at its rewards"
+            self.call.bar.say(f"{run.name} stopped: {failures[run.name]}; {advice}")
         else:
             line |= means
-        for log in self.logs:
+        for log in self.call.logs:
             log.write(line)
 
     # ------------------------------------------------------------------------------------------ checkpoints
 
     @property
     def _files(self) -> list[Path]:
-        assert self.folder is not None
-        return [self.folder / f"{run.name}.safetensors" for run in self.runs]
+        assert self.call.folder is not None
+        return [self.call.folder / f"{run.name}.safetensors" for run in self.runs]
 
     @property
     def _checkpoint(self) -> Path:
-        assert self.folder is not None
-        return self.folder / f"pack-{self.number}.safetensors"
+        assert self.call.folder is not None
+        return self.call.folder / f"pack-{self.number}.safetensors"
 
     @property
     def _finished(self) -> bool:
         """The checkpoint goes when every run of the pack has its file."""
-        return bool(self.folder) and not self._checkpoint.exists() and all(file.exists() for file in self._files)
+        return bool(self.call.folder) and not self._checkpoint.exists() and all(file.exists() for file in self._files)
 
     def reached(self) -> int:
         """The step that an earlier call has left on disk."""
         if self._checkpoint.exists():
             return checkpoint.read_record(self._checkpoint)["step"]
-        return self.steps if self._finished else 0
+        return self.call.steps if self._finished else 0
 
     def _save(self, pack: Pack, failures: dict[str, str]) -> None:
-        checkpoint.save(self._checkpoint, _states(pack.learners), {"step": pack.step, "failures": failures})
+        saved = {"step": pack.step, "since": pack.since, "failures": failures}
+        checkpoint.save(self._checkpoint, _states(pack.learners), saved)
 
     def _restore(self, pack: Pack) -> dict[str, str]:
         """Put the pack where its checkpoint left it. Returns the runs that had failed by then, and why."""
-        if not self.folder or not self._checkpoint.exists():
+        if not self.call.folder or not self._checkpoint.exists():
             return {}
         states = jax.tree.map(jax.numpy.asarray, checkpoint.load(self._checkpoint, _states(pack.learners)))
         pack.learners = pack.learners._replace(**states)
         saved = checkpoint.read_record(self._checkpoint)
-        pack.step = saved["step"]
-        self.bar.skip(pack.step * len(self.runs))
+        pack.step, pack.since = saved["step"], saved["since"]
+        self.call.bar.skip(pack.step * len(self.runs))
         return saved["failures"]
 
     def _take_out(self, pack: Pack, number: int, failure: str | None) -> Trained:
@@ -381,7 +459,7 @@ class _Job:
 
 
 def _states(learners: Learner) -> dict[str, Any]:
-    return {"weighter": learners.weighter, "algorithm": learners.algorithm}
+    return {"weighter": learners.weighter, "algorithm": learners.algorithm, "sums": learners.sums}
 
 
 def _own_rows(state: Any, run: Run) -> Any:

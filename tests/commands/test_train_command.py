@@ -69,13 +69,3 @@ def test_weights_refuses_another_dataset_and_odd_names(runs, tmp_path, capsys):
     assert "written as .parquet or .npy" in capsys.readouterr().err
     assert main(["weights", str(runs / "dome.st")]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.st"]
-
-
-def test_the_demo_compares_all_it_promises(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "10", "--seeds", "1"]) == 0
-    shown = capsys.readouterr().out
-    assert all(method in shown for method in ("uniform", "aw", "dw-uniform", "dw-aw", "dual-uniform", "dual-aw"))
-    returns = json.loads((tmp_path / "demo" / "returns.json").read_text())
-    assert {len(episodes) for episodes in returns["returns"].values()} == {100}
-    assert (tmp_path / "demo" / "scores.png").exists()
-    assert (tmp_path / "demo" / "weights.png").exists()

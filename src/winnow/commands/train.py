@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from winnow.errors import BadInput
+from winnow.evaluation import Evaluation
 
 NAMES = """
 naming what to train (give these words first or last, in any order):
@@ -47,6 +48,9 @@ class Options:
     """Runs in one program at the most, where the device's memory asks for it."""
     log: tuple[str, ...] = ()
     """Where else metrics go: tensorboard, wandb."""
+    evaluate: bool = True
+    """Play the policies in the dataset's environment, if it is known, beside the training."""
+    evaluation: Evaluation = Evaluation()
 
 
 def train(words: list[str], prog: str) -> None:
@@ -136,6 +140,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         resume=options.resume,
         largest_pack=options.largest_pack,
         log=options.log,
+        evaluate=options.evaluation if options.evaluate else None,
     )
     summarise(trained, options.out)
 
@@ -155,10 +160,14 @@ def summarise(trained: Sequence[Any], out: Path) -> None:
     from winnow.logs import read_metrics
 
     last = {line["run"]: line for line in read_metrics(out / "metrics.jsonl")}
-    table = Table("run", "steps", "weighted reward", "effective share", "state", title=str(out), title_justify="left")
+    names = ("run", "steps", "weighted reward", "effective share", "return", "score", "state")
+    table = Table(*names, title=str(out), title_justify="left")
     for one in trained:
         line = last.get(one.run.name, {})
         numbers = [f"{line[name]:.3f}" if name in line else "" for name in ("weight/reward", "weight/ess")]
+        earned = [value for played in one.rounds if played.round for value in played.returns]
+        numbers.append(f"{sum(earned) / len(earned):,.1f}" if earned else "")
+        numbers.append("" if one.score is None else f"{one.score:.1f}")
         table.add_row(one.run.name, f"{one.steps:,}", *numbers, one.failure or "trained")
     console = Console()
     console.print(table)

@@ -1,0 +1,132 @@
+"""Evaluation against its limit: steps a second of policies that are played on all cores, and of the bare environments.
+
+python benchmarks/evaluation.py [--runs 8] [--rounds 3] [--level expert] [--environments hopper …] [--json FILE]
+
+The limit is the environment's own rate in one process that takes actions from a list, times the cores; the actions are
+those of the same policy, since a fall costs other steps than a run. Beside it, what the same loops make of all cores at
+once: cores that share caches and power are slower together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from shapes import table
+
+from winnow import envs
+
+LOOP = "from evaluation import loop; loop()"
+GOAL = 0.9
+
+
+def loop() -> None:
+    """Read an environment and actions; then, for every line with a number of seconds, say the rate of steps."""
+    job = json.loads(sys.stdin.readline())
+    env = envs.make(job["name"])
+    actions = [np.array(action, env.action_space.dtype) for action in job["actions"]]
+    for line in sys.stdin:
+        began, steps = time.perf_counter(), 0
+        while time.perf_counter() - began < float(line):
+            env.reset(seed=job["seed"])
+            for action in actions:
+                env.step(action)
+            steps += len(actions)
+        print(steps / (time.perf_counter() - began), flush=True)
+
+
+class Loops:
+    """The bare environment in as many processes as there are cores."""
+
+    def __init__(self, name: str, policy: Any) -> None:
+        seed = envs.episode_seed(envs.EVALUATION, 0, 0)
+        env, actions, over = envs.make(name), [], False
+        obs = env.reset(seed=seed)[0]
+        while not over:
+            actions.append(policy(obs[None, None].astype(np.float32))[0, 0])
+            obs, _, terminated, truncated, _ = env.step(actions[-1])
+            over = terminated or truncated
+        job = {"name": name, "seed": seed, "actions": np.array(actions, float).tolist()}
+        command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; {LOOP}"]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+        self.children: list[Any] = [subprocess.Popen(command, **pipes) for _ in range(envs.cores_here())]
+        self._tell(self.children, json.dumps(job))
+
+    def _tell(self, some: list[Any], words: str) -> None:
+        for child in some:
+            child.stdin.write(words + "\n")
+            child.stdin.flush()
+
+    def rate(self, processes: int, seconds: float) -> float:
+        """Steps a second of so many of them together."""
+        some = self.children[:processes]
+        self._tell(some, str(seconds))
+        return sum(float(child.stdout.readline()) for child in some)
+
+    def close(self) -> None:
+        for child in self.children:
+            child.stdin.close()
+            child.wait()
+
+
+def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> dict[str, float]:
+    """Medians over rounds in which the three take turns."""
+    import jax
+    import jax.numpy as jnp
+
+    from winnow.collect import behaviour
+    from winnow.games import Games
+    from winnow.nets import squashed_mean
+
+    actor, _ = behaviour(name, level)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), actor)
+    batched = jax.jit(jax.vmap(squashed_mean))
+    alone = jax.tree.map(lambda leaf: leaf[None], actor)
+    loops = Loops(name, lambda obs: np.asarray(batched(alone, obs)))
+    seen: dict[str, list[float]] = {"one": [], "all": [], "play": [], "steps": []}
+    with Games([name] * runs, 20) as games:
+        loops.rate(len(loops.children), 0.1)
+        batched(stacked, np.zeros((runs, games.seats, envs.shape(name).obs_dim), np.float32))
+        for number in range(rounds):
+            seen["one"].append(loops.rate(1, seconds))
+            seen["all"].append(loops.rate(len(loops.children), seconds))
+            played = games.play(lambda obs: np.asarray(batched(stacked, obs)), range(runs), 20 * number)
+            seen["play"].append(played.rate)
+            seen["steps"].append(float(played.lengths.mean()))
+    loops.close()
+    found = {what: float(np.median(values)) for what, values in seen.items()}
+    cores = envs.cores_here()
+    return found | {"of one × cores": found["play"] / found["one"] / cores, "of all": found["play"] / found["all"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=8, help="policies that are played together, 20 episodes each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn of the bare environment")
+    parser.add_argument("--level", default="expert", choices=["medium", "expert"])
+    parser.add_argument("--environments", nargs="+", default=["hopper", "halfcheetah", "walker2d", "ant"])
+    parser.add_argument("--json", help="also write every number to this file")
+    words = parser.parse_args()
+    found = {}
+    for name in words.environments:
+        found[name] = measure(name, words.level, words.runs, words.rounds, words.seconds)
+    lines: list[tuple[str, ...]] = [
+        ("", "own rate", "all cores at once", "played", "of own × cores", "of all at once", "steps")
+    ]
+    for name, f in found.items():
+        rates = [f"{f[what]:,.0f}/s" for what in ("one", "all", "play")]
+        lines.append((name, *rates, f"{f['of one × cores']:.2f}", f"{f['of all']:.2f}", f"{f['steps']:.0f}"))
+    table(f"{words.runs} {words.level} policies × 20 episodes on {envs.cores_here()} cores (goal {GOAL})", lines)
+    if words.json:
+        with open(words.json, "w", encoding="utf-8") as file:
+            json.dump({"cores": envs.cores_here(), "runs": words.runs, "level": words.level} | found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
