@@ -1,0 +1,36 @@
+"""Pages to read in a browser: a template filled with facts and figures, in one file that needs no other."""
+
+from __future__ import annotations
+
+import base64
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from winnow.files import write_text
+
+
+@cache
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    # Names come from data and from file names: everything is escaped, and a fact that is missing is an error.
+    return Environment(
+        loader=PackageLoader("winnow"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def write(path: Path, template: str, **facts: Any) -> None:
+    """Fill a template of `winnow/templates` and write the page."""
+    write_text(path, _templates().get_template(template).render(**facts))
+
+
+def embedded(figure: Any) -> str:
+    """A figure as an address that holds the picture itself."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "winnow"}):  # the same figure gives the same bytes
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
