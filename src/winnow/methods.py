@@ -55,10 +55,11 @@ def make_weighter(name: str, algorithm: str = "iql") -> Weighter:
     return kind()
 
 
-def make_algorithm(name: str, dataset: Dataset | None = None) -> Algorithm:
-    """An algorithm set as published for the dataset's domain."""
+def make_algorithm(name: str, dataset: Dataset | str | None = None) -> Algorithm:
+    """An algorithm set as published for the domain of a dataset, or of an environment by its name."""
     kind: Any = ALGORITHMS[_known(name, ALGORITHMS, "algorithm")]
-    return kind(**kind.PRESETS.get(domain(dataset.meta.environment if dataset else None), {}))
+    environment = dataset.meta.environment if isinstance(dataset, Dataset) else dataset
+    return kind(**kind.PRESETS.get(domain(environment), {}))
 
 
 def domain(environment: str | None) -> str:

@@ -1,0 +1,94 @@
+"""What is kept of a trained run: its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winnow import __version__, envs
+from winnow.bench.plan import Planned, canonical
+from winnow.bench.results import Result, thinned
+from winnow.data.scaling import action_transform, unit_transform
+from winnow.training import Trained
+from winnow.types import Array, Batch, State
+
+SAMPLE = 4096
+"""Rows that the shares of the sources are estimated from, about."""
+
+
+def result_of(
+    planned: Planned, one: Trained, lines: Sequence[dict[str, Any]], seconds: float, probability: np.ndarray
+) -> Result:
+    data = one.run.dataset
+    played = {told.step for told in one.rounds if told.failed is None}
+    unplayed = [step for step in planned.how.evaluation.steps(planned.how.steps) if step not in played]
+    failure = one.failure
+    if failure is None and unplayed:
+        failure = f"its policy after {unplayed[0]} updates had parameters or returns that are not finite"
+    hidden = ("run", "environment")
+    return Result(
+        id=planned.id,
+        name=planned.name,
+        method=planned.method,
+        **json.loads(canonical({"swept": planned.swept, "config": planned.config})),
+        dataset={"rows": len(data), "episodes": len(data.episodes), "fingerprint": data.fingerprint},
+        made_with={
+            "winnow": __version__,
+            "jax": jax.__version__,
+            "device": _device().device_kind,
+            "physics": envs.physics(planned.entry.environment),
+        },
+        steps=one.steps,
+        failure=failure,
+        rounds=[{name: value for name, value in told.line().items() if name not in hidden} for told in one.rounds],
+        score=one.score,
+        metrics=thinned(lines),
+        shares={} if failure else shares(one, probability, planned.how.batch_size),
+        seconds=round(seconds, 3),
+    )
+
+
+def _device() -> Any:
+    return jax.config.jax_default_device or jax.local_devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def shares(one: Trained, probability: np.ndarray, batch_size: int) -> dict[str, float]:
+    """The part of a batch's weight that falls on each source, in the mean over a few drawn batches.
+
+    `RowWeights.share` says the same from the weights of all rows: too many for every run of a grid.
+    """
+    run, data = one.run, one.run.dataset
+    rng = np.random.default_rng(run.seed)
+    row = rng.choice(len(data), -(-SAMPLE // batch_size) * batch_size, p=probability)
+    (mean, std), (centre, half), unit = data.obs_moments, action_transform(data), unit_transform(data)
+    rows, starts = data.rows(row), data.start_obs[rng.integers(len(data.episodes), size=len(row))]
+    numbers = {
+        "obs": (rows.obs - mean) / std,
+        "action": (rows.action - centre) / half,
+        "reward": rows.reward,
+        "next_obs": (rows.next_obs - mean) / std,
+        "terminal": rows.terminal,
+        "unit_reward": unit[0] * rows.reward + unit[1],
+        "start_obs": (starts - mean) / std,
+        "progress": 1,
+    }
+    batch = Batch(
+        **{name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()},
+        row=jnp.asarray(row, jnp.int32),
+        step=jnp.asarray(one.steps),
+    )
+    log_weight = np.asarray(_log_weight(run.weighter, one.weighter_state, batch), np.float64).reshape(-1, batch_size)
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    weight /= len(weight) * weight.sum(axis=1, keepdims=True)
+    total = np.bincount(data.source[row], weight.ravel(), len(data.meta.sources))
+    return {label: round(float(part), 6) for label, part in zip(data.meta.sources, total, strict=True)}
+
+
+@jax.jit
+def _log_weight(weighter: Any, state: State, batch: Batch) -> Array:
+    return weighter.log_weight(state, batch)

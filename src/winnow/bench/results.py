@@ -1,0 +1,138 @@
+"""Results: one small file for each finished run, named after what was asked for, that says whether it is whole.
+
+DIR/results/ID.json    a run: its settings, where it was computed, raw returns, metrics, and a checksum of all that
+DIR/set-aside/         files in results/ that were none: damaged, foreign, or of another format
+
+A file's name is the hash of the settings in it. So results of many machines are merged by copying, and a run is done if
+and only if its file is there. Nothing here knows how a run is trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from winnow.bench.plan import canonical, digest
+from winnow.errors import BadInput
+from winnow.files import write_text
+
+FORMAT = "winnow-result-1"
+POINTS = 20
+"""Points of each metric's curve that are kept."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. Everything in it is plain JSON."""
+
+    id: str
+    name: str
+    method: str
+    swept: dict[str, Any]
+    """Settings that a sweep has changed, as `family.field`."""
+    config: dict[str, Any]
+    """Everything that decides the result; `id` is its hash."""
+    dataset: dict[str, Any]
+    """Rows, episodes and fingerprint of the data it was trained on."""
+    made_with: dict[str, str]
+    """Versions of winnow and jax, the kind of device, and the physics it was played in."""
+    steps: int
+    """Updates that it was trained for: fewer than was asked for if it failed."""
+    failure: str | None
+    rounds: list[dict[str, Any]]
+    """Step, number (None on the curve), raw returns, lengths and score of each round of evaluation."""
+    score: float | None
+    """The mean normalised score of the last rounds."""
+    metrics: dict[str, list[float]]
+    """A column for each metric, and `step`."""
+    shares: dict[str, float]
+    """The part of a batch's weight that fell on each source at the end of training, in the mean over batches."""
+    seconds: float
+    """Its part of the time that its pack took in the call that finished it."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was trained and played to the end."""
+        return self.failure is None
+
+    def text(self) -> str:
+        """The file's content."""
+        said = {"format": FORMAT} | dataclasses.asdict(self)
+        return canonical(said | {"sha256": _sum(said)}) + "\n"
+
+    def save(self, folder: Path) -> Path:
+        path = file_of(folder, self.id)
+        write_text(path, self.text())
+        return path
+
+
+def file_of(folder: Path, identity: str) -> Path:
+    return folder / "results" / f"{identity}.json"
+
+
+def _sum(said: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(said).encode()).hexdigest()
+
+
+def load(path: Path) -> Result:
+    """The result in a file; an error if it is not whole, not ours, or not what its name says."""
+    try:
+        said = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: is damaged or cut short ({error})") from error
+    if not isinstance(said, dict) or said.pop("format", None) != FORMAT:
+        raise BadInput(f"{path}: is no result that this version of winnow wrote")
+    try:
+        if said.pop("sha256", None) != _sum({"format": FORMAT} | said):
+            raise BadInput(f"{path}: is damaged (its checksum is wrong)")
+        result = Result(**said)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{path}: is no whole result ({error})") from error
+    if result.id != path.stem or result.id != digest(result.config):
+        raise BadInput(f"{path}: is the result of other settings than its name says")
+    return result
+
+
+def collect(folder: Path, say: Callable[[str], None], *, move: bool = True) -> Iterator[Result]:
+    """All good results of a folder. A line names each file that is none, and it is moved to DIR/set-aside."""
+    for path in sorted((folder / "results").glob("*")):
+        if path.name.startswith("."):
+            continue  # is being written
+        try:
+            yield load(path)
+        except BadInput as error:
+            say(f"{error}; {set_aside(path, folder) if move else 'it does not count'}")
+
+
+def set_aside(path: Path, folder: Path) -> str:
+    """Move a file out of the way, without replacing another one there. Says where it went."""
+    place, number = folder / "set-aside" / path.name, 1
+    while place.exists():
+        number += 1
+        place = place.with_name(f"{path.name}.{number}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(place)
+    except FileNotFoundError:
+        return "another process has moved it"
+    except OSError as error:
+        raise BadInput(f"{path}: is no result and can't be moved ({error.strerror}); remove it") from error
+    return f"moved to {place}"
+
+
+def thinned(lines: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """Columns of a run's lines of metrics, at most POINTS of them, evenly spaced and with the last."""
+    good = [line for line in lines if "failed" not in line]
+    count = min(POINTS, len(good))
+    kept = [good[-(-len(good) * number // count) - 1] for number in range(1, count + 1)]
+    names = ["step", *(name for name in (kept[0] if kept else {}) if name not in ("run", "step"))]
+    return {name: [line[name] for line in kept] for name in names}

@@ -1,0 +1,88 @@
+"""What is missing of a plan: runs without a result, and packs that were begun.
+
+DIR/work/HASH/pack.json    the runs of a pack that is not finished; its checkpoints and metrics lie beside it
+
+A pack's folder is named after its runs and their order, and goes when all of them have results.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from winnow import __version__, training
+from winnow.bench.locks import is_held
+from winnow.bench.plan import Planned, digest
+from winnow.files import write_text
+
+
+def work_of(folder: Path, pack: Sequence[Planned]) -> Path:
+    return folder / "work" / digest(_listed(pack))
+
+
+def _listed(pack: Sequence[Planned]) -> list[list[str]]:
+    return [[run.id, run.name] for run in pack]
+
+
+def begin(work: Path, pack: Sequence[Planned]) -> None:
+    """Say which runs a folder belongs to."""
+    write_text(work / "pack.json", json.dumps(_stamp() | {"runs": _listed(pack)}))
+
+
+def _stamp() -> dict[str, str]:
+    """Who can go on with a pack."""
+    return {"winnow": __version__, "training": training.FORMAT}
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What is missing of a plan."""
+
+    begun: list[list[Planned]]
+    """Packs that were interrupted: they go on as they are."""
+    new: list[list[Planned]]
+    done: int
+    """Runs of the plan that have results."""
+
+    @property
+    def packs(self) -> list[list[Planned]]:
+        return self.begun + self.new
+
+    @property
+    def runs(self) -> list[Planned]:
+        return [run for pack in self.packs for run in pack]
+
+
+def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> Todo:
+    """What is left to do of these packs, where these runs have results."""
+    wanted = {run.id: run for pack in packs for run in pack}
+    left = wanted.keys() - done
+    begun: list[list[Planned]] = []
+    for path in sorted((folder / "work").glob("*/")):
+        ids = _begun(path)
+        pack = [wanted[identity] for identity in ids if identity in wanted]
+        # A pack goes on as it is if all that it lacks is wanted, and is not in another pack that goes on.
+        if ids and work_of(folder, pack) == path and ids - done and ids - done <= left and not is_held(path / "lock"):
+            begun.append(pack)
+            left -= ids
+    new = [[run for run in pack if run.id in left] for pack in packs]
+    return Todo(begun, [pack for pack in new if pack], len(wanted.keys() & done))
+
+
+def _begun(work: Path) -> Set[str]:
+    """The runs of a pack that was begun, in order; none where this version of winnow can't go on with it."""
+    try:
+        said = json.loads((work / "pack.json").read_text(encoding="utf-8"))
+        return dict(said.pop("runs")).keys() if _stamp().items() <= said.items() else set()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return set()
+
+
+def tidy(folder: Path, done: Set[str]) -> None:
+    """Remove what finished packs have left, and packs that can't go on."""
+    for path in (folder / "work").glob("*/"):
+        if _begun(path) <= done and not is_held(path / "lock"):
+            shutil.rmtree(path, ignore_errors=True)
