@@ -30,6 +30,7 @@ COMMANDS = {
     "evaluate": Command("evaluate", "evaluate", "play trained policies in their environment: returns, scores, a film"),
     "collect train": Command("collect", "train", "train behaviour policies online with SAC", parses=True),
     "bench run": Command("bench", "run", "train and play a grid of datasets, algorithms, methods and seeds in packs"),
+    "report": Command("report", "report", "what a folder of results says: a page with figures, or tables"),
     "weights": Command("weights", "weights", "write the learned weight of every row, and a picture of them"),
     "demo": Command("demo", "demo", "uniform, AW and DW side by side on a small imbalanced problem"),
 }

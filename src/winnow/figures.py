@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -122,3 +122,145 @@ def curves(values: Mapping[str, Mapping[int, Sequence[float]]], title: str) -> A
     axis.set_title(title, fontsize=10)
     axis.legend(frameon=False, fontsize=8)
     return figure
+
+
+# ---------------------------------------------------------------------------------------------------- of a whole grid
+
+
+class Bar(NamedTuple):
+    """A number with its interval, where there is one, and the published number to compare it with."""
+
+    value: float
+    interval: tuple[float, float] | None
+    published: float | None
+
+
+class Band(NamedTuple):
+    """A line, and the band around it where there is one."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    band: tuple[Sequence[float], Sequence[float]] | None = None
+
+
+def colours(labels: Sequence[str]) -> dict[str, str]:
+    """A colour for each method, the same in every figure. After eight they come again lighter, then darker."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    def mixed(number: int) -> str:
+        part, towards = ((0.0, 0.0), (0.5, 1.0), (0.5, 0.0))[number // len(COLOURS) % 3]
+        red, green, blue = ((1 - part) * one + part * towards for one in to_rgb(COLOURS[number % len(COLOURS)]))
+        return to_hex((red, green, blue))
+
+    return {label: mixed(number) for number, label in enumerate(labels)}
+
+
+def bars(values: Mapping[str, Mapping[str, Bar]], colour: Mapping[str, str], axis_title: str, mark: str) -> Any:
+    """A plot for each algorithm, a bar for each method: our number with its interval, the published one as a tick."""
+    most = max(map(len, values.values()))
+    figure, axes = _row(max(5.5, len(values) * (0.9 + 0.5 * most)), values, axis_title)
+    marked = False
+    for axis, by_label in zip(axes, values.values(), strict=True):
+        axis.bar(
+            range(len(by_label)), [bar.value for bar in by_label.values()], 0.66, color=[colour[x] for x in by_label]
+        )
+        spans = [(place, *bar.interval) for place, bar in enumerate(by_label.values()) if bar.interval]
+        if spans:
+            axis.vlines(*zip(*spans, strict=True), color="black", lw=1.2, zorder=4)
+            axis.plot(*zip(*((place, end) for place, *ends in spans for end in ends), strict=True), "_", ms=6, mew=1.2,
+                      color="black", zorder=4)  # fmt: skip
+        ticks = [(place, bar.published) for place, bar in enumerate(by_label.values()) if bar.published is not None]
+        if ticks:
+            places, heights = (np.array(part) for part in zip(*ticks, strict=True))
+            axis.hlines(heights, places - 0.42, places + 0.42, color="white", lw=3.6, zorder=2)
+            name = None if marked else mark
+            axis.hlines(heights, places - 0.42, places + 0.42, color="#6b6b6b", lw=2.2, zorder=2, label=name)
+            marked = True
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set_xticks(range(len(by_label)), list(map(_plain, by_label)), rotation=30, ha="right", fontsize=8)
+    if marked:
+        figure.legend(loc="outside upper right", frameon=False, fontsize=8)
+    return figure
+
+
+def bands(
+    values: Mapping[str, Mapping[str, Band]], colour: Mapping[str, str], x: str, y: str, top: float | None = None
+) -> Any:
+    """A plot for each algorithm, a thin line for each method."""
+    from matplotlib.ticker import EngFormatter
+
+    figure, axes = _row(max(6.0, 4.1 * len(values)), values, y)
+    for axis, by_label in zip(axes, values.values(), strict=True):
+        for label, line in by_label.items():
+            axis.plot(line.x, line.y, color=colour[label], lw=1.3)
+            if line.band:
+                axis.fill_between(line.x, *line.band, color=colour[label], alpha=0.15, lw=0)
+        axis.set_xlabel(x, fontsize=8)
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if top is not None:
+            axis.set_ylim(0, top)
+    _legend(figure, values, colour)
+    return figure
+
+
+def shares(values: Mapping[str, Mapping[str, Mapping[float, float]]], colour: Mapping[str, str]) -> Any:
+    """A plot for each algorithm: how much of the weight each method puts on the good source, by how much of the rows
+    come from it."""
+    figure, axes = _row(max(6.0, 4.1 * len(values)), values, "share of the weight")
+    for axis, by_label in zip(axes, values.values(), strict=True):
+        parts = sorted({part for line in by_label.values() for part in line})
+        step = 0.7 / max(len(by_label), 1)
+        for number, (label, line) in enumerate(by_label.items()):
+            places = [parts.index(part) + step * (number - (len(by_label) - 1) / 2) for part in line]
+            axis.bar(places, list(line.values()), step * 0.9, color=colour[label])
+        for place, part in enumerate(parts):
+            axis.plot([place - 0.4, place + 0.4], [part / 100] * 2, color="black", lw=1, ls=":")
+        axis.set_xticks(range(len(parts)), [f"{part:g} %" for part in parts])
+        axis.set_ylim(0, 1.02)
+        axis.set_xlabel("share of the rows (dotted)", fontsize=8)
+    _legend(figure, values, colour)
+    return figure
+
+
+def scatter(
+    values: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], colour: Mapping[str, str], x: str, y: str
+) -> Any:
+    """A plot for each algorithm, a dot for each dataset and method, against x on a logarithmic scale."""
+    figure, axes = _row(max(6.0, 4.1 * len(values)), values, y)
+    for axis, by_label in zip(axes, values.values(), strict=True):
+        for label, points in by_label.items():
+            axis.plot(*zip(*points, strict=True), "o", ms=4, alpha=0.75, mew=0, color=colour[label])
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set_xscale("log")
+        axis.set_xlabel(x, fontsize=8)
+    _legend(figure, values, colour)
+    return figure
+
+
+def _row(width: float, values: Mapping[str, Any], y: str) -> tuple[Any, Any]:
+    """A plot for each algorithm, side by side on one scale."""
+    figure, axes = panels(width, 3.5, len(values))
+    for axis, title in zip(axes, values, strict=True):
+        axis.set_title(_plain(title), fontsize=10)
+        axis.tick_params(labelsize=8, labelleft=axis is axes[0])
+        if axis is not axes[0]:
+            axis.sharey(axes[0])
+    axes[0].set_ylabel(y, fontsize=8)
+    return figure, axes
+
+
+def _legend(figure: Any, values: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str]) -> None:
+    """The methods, once for all plots of a figure."""
+    from matplotlib.lines import Line2D
+
+    seen = [label for label in colour if any(label in by_label for by_label in values.values())]
+    handles = [Line2D([], [], color=colour[label], lw=3, label=_plain(label)) for label in seen]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(seen), 6), frameon=False, fontsize=8)
+
+
+def _plain(text: str, width: int = 24) -> str:
+    """A name as a picture can show it: in short lines, and with nothing that would be read as a formula or hidden."""
+    import textwrap
+
+    lines = textwrap.wrap(text.replace("$", r"\$"), width)
+    return "\n".join(lines) if not text.startswith("_") else "\u200a" + "\n".join(lines)

@@ -297,7 +297,7 @@ def _uneven(a: Pooled, b: Pooled) -> str | None:
 
 
 def _join(*warnings: str | None) -> str | None:
-    return ". ".join(warning for warning in warnings if warning) or None
+    return "; ".join(warning for warning in warnings if warning) or None
 
 
 # ----------------------------------------------------------------------------------------------------------- input

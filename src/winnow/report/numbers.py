@@ -1,0 +1,234 @@
+"""The statistics of a report: an IQM for each suite, algorithm and method, and a mean for each dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from winnow import stats
+from winnow.report import published
+from winnow.report.runs import Run, labels
+from winnow.stats import Comparison, Estimate, Profile
+
+RESAMPLES = 5_000
+"""With other draws of so many, an interval's ends move by about a hundredth of its width."""
+BASE = "uniform"
+"""The method that gains are over."""
+
+Scores = dict[str, list[float]]
+"""Scores of the seeds by dataset."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method in a suite, with one algorithm."""
+
+    suite: str
+    algorithm: str
+    label: str
+    scores: Scores
+    iqm: Estimate | None
+    """None where no run has a score."""
+    published: float | None
+    """The paper's IQM over the same datasets."""
+    failed: int
+    with_zeros: float | None
+    """The IQM if failed runs counted as 0, where there are any."""
+    gain: Comparison | None
+    """Against uniform, on the datasets that both have; None for uniform itself."""
+    published_gain: float | None
+    """The paper's, over the same datasets."""
+    shared: int
+    """How many datasets these are."""
+    best: bool
+    """Whether its IQM is the highest, and the interval of its lead over the second lies above 0."""
+
+    @property
+    def has_interval(self) -> bool:
+        """One seed has no spread, so nothing is drawn for it."""
+        return self.iqm is not None and self.iqm.seeds > 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method's runs on one dataset."""
+
+    scores: list[float]
+    failed: int
+    published: float | None
+    best: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        return float(np.mean(self.scores)) if self.scores else None
+
+    @property
+    def spread(self) -> float | None:
+        """The sample standard deviation over seeds."""
+        return float(np.std(self.scores, ddof=1)) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A dataset with one algorithm."""
+
+    suite: str
+    dataset: str
+    environment: str
+    level: str
+    share: float | None
+    algorithm: str
+    cells: dict[str, Cell]
+    """By method."""
+
+
+# ----------------------------------------------------------------------------------------------------------- suites
+
+
+def lines(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Line]:
+    """Every suite, algorithm and method, in order."""
+    return [
+        line
+        for (suite, algorithm), some in grouped(runs, "suite", "algorithm").items()
+        for line in _lines(suite, algorithm, some, resamples)
+    ]
+
+
+def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int) -> list[Line]:
+    by_label = {label: [run for run in runs if run.label == label] for label in labels(runs)}
+    scores = {label: scores_of(some) for label, some in by_label.items()}
+    best = _leader(scores, by_label, resamples)
+    found = []
+    for label, some in by_label.items():
+        mine, failed = scores[label], sum(run.failure is not None for run in some)
+        shared = sorted(mine.keys() & scores.get(BASE, {}).keys()) if label != BASE else []
+        found.append(
+            Line(
+                suite,
+                algorithm,
+                label,
+                mine,
+                stats.interval(mine, resamples=resamples) if mine else None,
+                published.iqm(mine, algorithm, label),
+                failed,
+                float(stats.iqm(scores_of(some, failed=0.0))) if failed else None,
+                _compare(mine, scores[BASE], shared, resamples) if shared else None,
+                published.gain(shared, algorithm, label, BASE),
+                len(shared),
+                label == best,
+            )
+        )
+    return found
+
+
+def scores_of(runs: Sequence[Run], failed: float | None = None) -> Scores:
+    """Scores of the seeds by dataset, without runs that have none; or with this one for runs that failed."""
+    found: Scores = {}
+    for run in runs:
+        score = failed if run.failure is not None else run.score
+        if score is not None:
+            found.setdefault(run.dataset, []).append(score)
+    return found
+
+
+def _leader(scores: Mapping[str, Scores], runs: Mapping[str, list[Run]], resamples: int) -> str | None:
+    """The method whose IQM is highest, if that can be said: see `_ahead`."""
+    if len(scores) < 2 or len({frozenset(one) for one in scores.values()}) > 1 or not all(scores.values()):
+        return None  # IQMs over other datasets
+    first, second = sorted(scores, key=lambda label: float(stats.iqm(scores[label])), reverse=True)[:2]
+    if any(run.failure is not None for label in (first, second) for run in runs[label]):
+        return None
+    lead = _compare(scores[first], scores[second], sorted(scores[first]), resamples).iqm
+    return first if _ahead(lead) else None
+
+
+def _compare(a: Scores, b: Scores, datasets: Sequence[str], resamples: int) -> Comparison:
+    return stats.compare({d: a[d] for d in datasets}, {d: b[d] for d in datasets}, resamples=resamples)
+
+
+def _ahead(lead: Estimate) -> bool:
+    """Whether a lead is more than chance: its interval lies above 0, and there are seeds enough for one."""
+    return lead.seeds >= stats.FEW and lead.low > 0
+
+
+def profile(line: Line, top: float, resamples: int = RESAMPLES // 5) -> Profile:
+    """The share of a method's runs above each score from 0 to `top`."""
+    return stats.performance_profile(line.scores, np.linspace(0, top, 61), resamples=resamples)
+
+
+# --------------------------------------------------------------------------------------------------------- datasets
+
+
+def rows(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Row]:
+    """Every dataset and algorithm, in order."""
+    found = []
+    for (suite, dataset, algorithm), some in grouped(runs, "suite", "dataset", "algorithm").items():
+        cells = {
+            label: Cell(
+                [run.score for run in same if run.score is not None],
+                sum(run.failure is not None for run in same),
+                published.score(dataset, algorithm, label),
+            )
+            for label in labels(some)
+            if (same := [run for run in some if run.label == label])
+        }
+        one = some[0]
+        best = _best(cells, resamples)
+        cells = {label: Cell(c.scores, c.failed, c.published, label == best) for label, c in cells.items()}
+        found.append(Row(suite, dataset, one.environment, one.level, one.share, algorithm, cells))
+    return found
+
+
+def _best(cells: Mapping[str, Cell], resamples: int) -> str | None:
+    """The method with the highest mean, if its lead over the second is more than chance: with 3 seeds or more of each,
+    none of which failed."""
+    scored = {label: cell for label, cell in cells.items() if cell.scores}
+    if len(scored) < 2:
+        return None
+    first, second = sorted(scored, key=lambda label: scored[label].mean or 0.0, reverse=True)[:2]
+    if any(scored[label].failed or len(scored[label].scores) < stats.FEW for label in (first, second)):
+        return None
+    one, two = ({"": scored[label].scores} for label in (first, second))
+    return first if _ahead(stats.compare(one, two, resamples=resamples).mean) else None
+
+
+# ---------------------------------------------------------------------------------------------------------- curves
+
+
+def curve(runs: Sequence[Run], what: str) -> dict[int, float]:
+    """The mean over datasets of the mean over seeds, after each update that all runs have been looked at."""
+    by_dataset: dict[str, list[dict[int, float]]] = {}
+    for run in runs:
+        if run.failure is None and (points := getattr(run, what)):
+            by_dataset.setdefault(run.dataset, []).append(dict(points))
+    every = [points for some in by_dataset.values() for points in some]
+    steps = sorted(set.intersection(*(set(points) for points in every))) if every else []
+    return {
+        step: float(np.mean([np.mean([points[step] for points in some]) for some in by_dataset.values()]))
+        for step in steps
+    }
+
+
+def good_shares(runs: Sequence[Run]) -> dict[float, float]:
+    """By σ: the part of the weight on the good source, the mean over datasets of the mean over seeds."""
+    found: dict[float, dict[str, list[float]]] = {}
+    for run in runs:
+        if run.share is not None and (part := run.good_share) is not None:
+            found.setdefault(run.share, {}).setdefault(run.dataset, []).append(part)
+    return {
+        share: float(np.mean([np.mean(seeds) for seeds in by_dataset.values()]))
+        for share, by_dataset in sorted(found.items())
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def grouped(runs: Sequence[Run], *fields: str) -> dict[tuple[str, ...], list[Run]]:
+    """Runs by these fields, in the order that they come."""
+    found: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        found.setdefault(tuple(getattr(run, field) for field in fields), []).append(run)
+    return found
