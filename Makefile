@@ -17,7 +17,7 @@ $(VENV)/.dependencies: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "winnow needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet '.[dev,robotics,tensorboard,wandb]'
+	$(BIN)/pip install --quiet '.[dev,ray,robotics,tensorboard,wandb]'
 	touch $@
 
 # The package itself, installed (not linked): the tests see what a user gets.

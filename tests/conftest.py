@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("winnow", deadline=None)  # a busy machine is no failure
+settings.load_profile("winnow")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -106,7 +106,7 @@ CASES: dict[str, Any] = {
 def begin(weighter: Any) -> Any:
     """A state with weights far from uniform; for Density some of φ and ψ lie beyond ±1.2."""
     state = weighter.init(KEY, SPEC)
-    state = state._replace(params=perturbed(state.params, seed=1, amount=0.3))
+    state = state._replace(params=perturbed(state.params, seed=0, amount=0.3))
     if getattr(weighter, "refreshes", False):
         state = state._replace(table=jax.random.normal(KEY, state.table.shape))
     return state

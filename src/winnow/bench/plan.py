@@ -47,7 +47,7 @@ class How:
 
     steps: int = 1_000_000
     batch_size: int = 256
-    chunk: int = 10_000
+    chunk: int = 20_000
     """Updates between two checkpoints and lines of metrics."""
     evaluation: Evaluation = Evaluation()
 

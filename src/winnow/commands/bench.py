@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -26,7 +26,7 @@ def run(
     seeds: int = 3,
     steps: int = 1_000_000,
     batch_size: int = 256,
-    chunk: int = 10_000,
+    chunk: int = 20_000,
     evaluation: Evaluation = Evaluation(),  # noqa: B008
     sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FIELD=VALUE,…")] = (),
     environments: str = "",
@@ -39,6 +39,9 @@ def run(
     retry_failed: bool = False,
     dry_run: bool = False,
     warm_up: bool = True,
+    on: Literal["local", "ray"] = "local",
+    ray_address: str = "auto",
+    ray_shared: bool = False,
 ) -> None:
     """Train and play every dataset of a suite with every algorithm, method and seed, as few programs as possible.
 
@@ -68,6 +71,10 @@ def run(
         retry_failed: Train runs again whose result is that they failed.
         dry_run: Show the packs, what they take and what is done already, and train nothing.
         warm_up: Measure programs of every shape for a second, to say how long a dry run's packs would take.
+        on: Where to train: on all devices of this machine, or on a Ray cluster, a pack on each of its GPUs (or nodes).
+        ray_address: HOST:PORT of the cluster, or ray://HOST:PORT. Without it $RAY_ADDRESS, or this machine's cluster.
+        ray_shared: OUT is the same folder on every node: a pack whose node dies goes on from its last checkpoint.
+            Without it the pack begins anew.
     """
     from winnow.bench import local, plan, suites
 
@@ -88,9 +95,16 @@ def run(
         left = todo(packs, out, local.finished(out, retry_failed=retry_failed, move=False))
         show(left, sum(map(len, packs)), warm_up)
         return
-    from winnow.commands.data import bar
+    if on == "ray":
+        from winnow.bench import ray
 
-    done = local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
+        done = ray.run(
+            packs, out, address=ray_address, shared=ray_shared, shard=(number, count), retry_failed=retry_failed
+        )
+    else:
+        from winnow.commands.data import bar
+
+        done = local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
     summarise(done.results, done.before, out)
 
 
