@@ -17,7 +17,6 @@ import time
 from typing import Any
 
 import numpy as np
-from shapes import table
 
 from winnow import envs
 
@@ -84,18 +83,23 @@ def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> di
     from winnow.nets import squashed_mean
 
     actor, _ = behaviour(name, level)
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), actor)
     batched = jax.jit(jax.vmap(squashed_mean))
-    alone = jax.tree.map(lambda leaf: leaf[None], actor)
-    loops = Loops(name, lambda obs: np.asarray(batched(alone, obs)))
+    copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), actor)
+    parts = {count: jax.tree.map(lambda leaf, n=count: leaf[:n], copies) for count in range(1, runs + 1)}
+
+    def act(obs: np.ndarray, some: slice = slice(0, 1)) -> np.ndarray:
+        return np.asarray(batched(parts[some.stop - some.start], obs))
+
+    loops = Loops(name, act)
     seen: dict[str, list[float]] = {"one": [], "all": [], "play": [], "steps": []}
     with Games([name] * runs, 20) as games:
         loops.rate(len(loops.children), 0.1)
-        batched(stacked, np.zeros((runs, games.seats, envs.shape(name).obs_dim), np.float32))
+        for group in games.groups:
+            act(np.zeros((group.runs.stop - group.runs.start, group.seats, envs.shape(name).obs_dim)), group.runs)
         for number in range(rounds):
             seen["one"].append(loops.rate(1, seconds))
             seen["all"].append(loops.rate(len(loops.children), seconds))
-            played = games.play(lambda obs: np.asarray(batched(stacked, obs)), range(runs), 20 * number)
+            played = games.play(act, range(runs), 20 * number)
             seen["play"].append(played.rate)
             seen["steps"].append(float(played.lengths.mean()))
     loops.close()
@@ -113,16 +117,15 @@ def main() -> None:
     parser.add_argument("--environments", nargs="+", default=["hopper", "halfcheetah", "walker2d", "ant"])
     parser.add_argument("--json", help="also write every number to this file")
     words = parser.parse_args()
+    print(f"{words.runs} {words.level} policies × 20 episodes on {envs.cores_here()} cores (goal {GOAL})", flush=True)
+    names = ("", "own rate", "all at once", "played", "of own × cores", "of all at once", "steps")
+    print("".join(name.rjust(16) for name in names), flush=True)
     found = {}
     for name in words.environments:
-        found[name] = measure(name, words.level, words.runs, words.rounds, words.seconds)
-    lines: list[tuple[str, ...]] = [
-        ("", "own rate", "all cores at once", "played", "of own × cores", "of all at once", "steps")
-    ]
-    for name, f in found.items():
-        rates = [f"{f[what]:,.0f}/s" for what in ("one", "all", "play")]
-        lines.append((name, *rates, f"{f['of one × cores']:.2f}", f"{f['of all']:.2f}", f"{f['steps']:.0f}"))
-    table(f"{words.runs} {words.level} policies × 20 episodes on {envs.cores_here()} cores (goal {GOAL})", lines)
+        found[name] = f = measure(name, words.level, words.runs, words.rounds, words.seconds)
+        cells = [f"{f[what]:,.0f}/s" for what in ("one", "all", "play")]
+        cells += [f"{f['of one × cores']:.2f}", f"{f['of all']:.2f}", f"{f['steps']:.0f}"]
+        print("".join(cell.rjust(16) for cell in (name, *cells)), flush=True)
     if words.json:
         with open(words.json, "w", encoding="utf-8") as file:
             json.dump({"cores": envs.cores_here(), "runs": words.runs, "level": words.level} | found, file, indent=1)

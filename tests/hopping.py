@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from winnow.algorithms import IQL
+from winnow.algorithms import BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.training import Run, plan
@@ -31,4 +31,4 @@ def dataset(rows: int = 400, environment: str | None = "hopper", obs_dim: int = 
 
 
 def runs(data: Dataset | None = None, seeds: int = 2) -> list[Run]:
-    return plan(data or dataset(), IQL(hidden=(8, 8)), "uniform", seeds=seeds)
+    return plan(data or dataset(), BC(hidden=(8, 8)), "uniform", seeds=seeds)

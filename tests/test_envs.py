@@ -212,10 +212,10 @@ def test_an_environment_waits_after_its_last_episode(table: None) -> None:
 
 def test_groups_step_on_their_own(table: None) -> None:
     envs.register("counter", Counter, 9)
-    with envs.Workers(["counter"] * 5, 2, groups=2) as workers:
+    with envs.Workers(["counter"] * 5, 2, groups=[2, 3]) as workers:
         workers.reset(0)
         for group in (0, 1, 1):
-            workers.send(np.zeros((len(range(5)[workers.parts[group]]), 1), np.float32), group)
+            workers.send(np.zeros((2 + group, 1), np.float32), group)
         workers.receive(0)
         workers.receive(1)
         assert workers.receive(1).obs[:, 0].tolist() == [2, 2, 2]

@@ -18,7 +18,7 @@ from problems import ALGORITHM_CASES, SPEC, quick_compiles
 from test_envs import Counter
 
 from winnow import actors, envs, toy
-from winnow.algorithms import ALGORITHMS, IQL
+from winnow.algorithms import ALGORITHMS, BC
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, evaluate, score_of
 from winnow.logs import read_metrics
@@ -183,7 +183,7 @@ def test_a_finished_folder_is_taken_up_as_it_is(straight, tmp_path):
 
 
 def test_a_run_that_fails_is_not_played(tmp_path):
-    data, good, bad = hopping.dataset(), IQL(hidden=(8, 8)), IQL(hidden=(8, 8), learning_rate=1e30)
+    data, good, bad = hopping.dataset(), BC(hidden=(8, 8)), BC(hidden=(8, 8), learning_rate=1e30)
     runs = [Run(data, algorithm, Uniform(), NoWeights(), 0, name) for name, algorithm in (("good", good), ("bad", bad))]
     trained = {one.run.name: one for one in train_runs(runs, out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)}
     assert [played.step for played in trained["good"].rounds] == [10, 30, 40, 50, 60]
@@ -227,7 +227,7 @@ def test_an_environment_that_breaks_does_not_stop_the_training(table, tmp_path, 
 
 
 def test_an_algorithm_that_cannot_travel_is_refused_at_once(monkeypatch):
-    class Local(IQL):
+    class Local(BC):
         pass
 
     monkeypatch.setitem(ALGORITHMS, "local", Local)

@@ -36,18 +36,12 @@ class Actors(NamedTuple):
     action_centre: Array | np.ndarray  # [runs, A]
     action_half: Array | np.ndarray
 
-    def on_cpu(self) -> Actors:
-        """The same beside the environments, where there is a CPU to compute on."""
+    def on_cpu(self) -> Acting:
+        """The same to be called beside the environments, where there is a CPU to compute on."""
         try:
-            return jax.device_put(self, jax.local_devices(backend="cpu")[0])
+            return Acting(jax.device_put(self, jax.local_devices(backend="cpu")[0]))
         except RuntimeError:
-            return jax.device_put(self)
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The mean actions of all policies in one pass: [runs, n, O] to [runs, n, A], in the environment's units."""
-        if obs.shape[1] > 1:
-            return np.asarray(_act(self, obs))
-        return np.asarray(_act(self, np.repeat(obs, 2, axis=1)))[:, :1]  # a single row is rounded differently
+            return Acting(jax.device_put(self))
 
     def finite(self) -> list[bool]:
         """Which of the policies have only finite parameters."""
@@ -57,6 +51,22 @@ class Actors(NamedTuple):
     def tree(self) -> dict[str, Any]:
         """What a file keeps of them, under the names that a finished run's file has for them."""
         return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in SCALING}}
+
+
+class Acting:
+    """Policies to be called: the mean actions of several runs in one pass."""
+
+    def __init__(self, actors: Actors) -> None:
+        self._actors, self._parts = actors, {}
+
+    def __call__(self, obs: np.ndarray, runs: slice = slice(None)) -> np.ndarray:
+        """Observations [runs, n, O] of some of the runs to actions [runs, n, A] in the environment's units."""
+        some = (runs.start, runs.stop)
+        if some not in self._parts:
+            self._parts[some] = jax.tree.map(lambda leaf: leaf[runs], self._actors)
+        if obs.shape[1] > 1:
+            return np.asarray(_act(self._parts[some], obs))
+        return np.asarray(_act(self._parts[some], np.repeat(obs, 2, axis=1)))[:, :1]  # one row is rounded differently
 
 
 @jax.jit

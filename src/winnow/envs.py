@@ -314,8 +314,8 @@ class Workers:
     differ in kind; they are dealt out in turn, so that each process gets some of every kind. `numbers` are the numbers
     that go into the seeds, the position by default.
 
-    `groups` split the environments into stretches that lie one after another on the board. Each steps on a command of
-    its own: one steps while the caller thinks about another. With `restart`, a process that dies is started again, its
+    `groups` are the sizes of stretches that the environments are split into. Each steps on a command of its own: one
+    steps while the caller thinks about another. With `restart`, a process that dies is started again, its
     environments begin their episodes anew, and `Board.fresh` marks them: the caller forgets what it has of these
     episodes and clears the mark.
     """
@@ -326,7 +326,7 @@ class Workers:
         processes: int | None = None,
         numbers: Sequence[int] | None = None,
         *,
-        groups: int = 1,
+        groups: Sequence[int] | None = None,
         restart: bool = False,
     ) -> None:
         self.environments = [lookup(e) if isinstance(e, str) else e for e in environments]
@@ -334,9 +334,9 @@ class Workers:
         self.restart = restart
         self.shapes = {entry.name: shape(entry) for entry in self.environments}
         kinds, count = self.shapes.values(), len(self.environments)
-        edges = [count * group // groups for group in range(groups + 1)]
+        edges = itertools.accumulate(groups or [count], initial=0)
         self.parts = [slice(low, high) for low, high in itertools.pairwise(edges)]  # the rows of each group
-        self.processes = max(1, min(count // groups, processes or cores_here()))
+        self.processes = max(1, min(*(groups or []), count, processes or cores_here()))
         self._mine = [slice(number, count, self.processes) for number in range(self.processes)]
         self._sizes = (count, max(kind.obs_dim for kind in kinds), max(kind.action_dim for kind in kinds))
         self._children: list[subprocess.Popen[bytes]] = []

@@ -7,6 +7,7 @@ the same action whatever rows are beside it.)
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,8 +18,8 @@ from winnow import envs
 from winnow.envs import EVALUATION, Environment
 from winnow.errors import BadInput
 
-Act = Callable[[np.ndarray], np.ndarray]
-"""Observations [runs, n, O] to actions [runs, n, A] in the environment's units."""
+Act = Callable[[np.ndarray, slice], np.ndarray]
+"""Observations [runs, n, O] of these runs (a slice of all) to actions [runs, n, A] in the environment's units."""
 
 MOST = 32
 """Seats of a run that step together, at the most: up to here XLA gives a row the same action in any company."""
@@ -55,10 +56,19 @@ def play(
         return games.play(act, seeds, first)
 
 
+class Group(NamedTuple):
+    """Seats that step together."""
+
+    runs: slice
+    rows: slice  # on the board, where a run's seats lie side by side
+    seats: int  # of each run
+
+
 class Games:
     """Seats for several policies: each has the same number of environments, and all step together.
 
-    The seats are in two groups, where there are enough of them: while one steps, `act` thinks about the other.
+    They are in two groups, where there are enough of them: while one steps, `act` thinks about the other. A group has
+    all seats of half of the runs, so that the parameters of each are read once for all of its seats.
     """
 
     def __init__(
@@ -70,19 +80,27 @@ class Games:
     ) -> None:
         self.runs, self.episodes = len(environments), episodes
         cores = processes or envs.cores_here()
-        most = min(seats or max(2, CROWD * cores // self.runs), 2 * MOST)
-        wanted = -(-episodes // -(-episodes // most))  # as many as leave none without work while others play on
-        self.groups = 2 if wanted > 1 and self.runs * wanted >= 4 * cores else 1
-        self.seats = min(MOST, -(-wanted // self.groups))  # of a run in a group
+        most = min(seats or max(2, CROWD * cores // self.runs), MOST if self.runs > 1 else 2 * MOST)
+        self.seats = -(-episodes // -(-episodes // most))  # as many as leave none without work while others play on
+        self.groups = self._grouped(2 if self.runs * self.seats >= max(2, 4 * cores) else 1)
         entries = [envs.lookup(one) if isinstance(one, str) else one for one in environments]
-        rows = [entry for _ in range(self.groups) for entry in entries for _ in range(self.seats)]
-        self.workers = envs.Workers(rows, processes, [0] * len(rows), groups=self.groups, restart=True)
+        rows = [entry for entry in entries for _ in range(self.seats)]
+        sizes = [group.rows.stop - group.rows.start for group in self.groups]
+        self.workers = envs.Workers(rows, processes, [0] * len(rows), groups=sizes, restart=True)
         shapes = [self.workers.shapes[entry.name] for entry in entries]
         if endless := [entry.name for entry, shape in zip(entries, shapes, strict=True) if shape.time_limit is None]:
             self.close()
             raise BadInput(f"{endless[0]}: has no time limit, so an episode might never end; register it with one")
         low, high = np.stack([shape.low for shape in shapes]), np.stack([shape.high for shape in shapes])
         self._centre, self._half = ((low + high) / 2)[:, None], np.where(high > low, (high - low) / 2, 1)[:, None]
+
+    def _grouped(self, count: int) -> list[Group]:
+        if self.runs == 1:
+            cuts = [self.seats * number // count for number in range(count + 1)]
+            return [Group(slice(0, 1), slice(low, high), high - low) for low, high in itertools.pairwise(cuts)]
+        cuts = [self.runs * number // count for number in range(count + 1)]
+        each = self.seats
+        return [Group(slice(low, top), slice(low * each, top * each), each) for low, top in itertools.pairwise(cuts)]
 
     def play(
         self,
@@ -96,46 +114,45 @@ class Games:
 
         `tick` is told how many episodes have ended, when some have.
         """
-        shape = (self.groups, self.runs, self.seats)
-        start = np.broadcast_to(np.asarray(first), self.runs)[:, None]
-        stop = np.where(np.ones(self.runs, bool) if plays is None else plays, start[:, 0] + self.episodes, start[:, 0])
-        seat = np.arange(self.groups)[:, None, None] * self.seats + np.arange(self.seats)
-        number = np.broadcast_to(start + seat, shape).copy()
-        base, until = (np.broadcast_to(x[:, None], shape) for x in (EVALUATION + np.asarray(seeds, np.int64), stop))
+        run = np.repeat(np.arange(self.runs), self.seats)  # of each row
+        start = np.broadcast_to(np.asarray(first), self.runs)[run]
+        until = start + self.episodes * (np.ones(self.runs, bool) if plays is None else np.asarray(plays))[run]
+        number = start + np.tile(np.arange(self.seats), self.runs)
         returns = np.full((self.runs, self.episodes), np.nan)
         lengths = np.zeros((self.runs, self.episodes), np.int64)
-        total, length = np.zeros(shape), np.zeros(shape, np.int64)
-        stride = self.groups * self.seats
+        total, length = np.zeros(len(run)), np.zeros(len(run), np.int64)
         began = time.perf_counter()
-        self.workers.reset(base.ravel(), number.ravel(), until.ravel(), stride)
-        going = [group for group in range(self.groups) if self._send(act, group)]
+        self.workers.reset(EVALUATION + np.asarray(seeds, np.int64)[run], number, until, self.seats)
+        going = [place for place in range(len(self.groups)) if self._send(act, place)]
         while going:
-            for group in tuple(going):
-                board = self.workers.receive(group)
-                fresh = board.fresh.reshape(shape[1:])
-                length[group] += (number[group] < until[group]) & ~fresh
-                total[group] += board.reward.reshape(shape[1:])
-                if fresh.any():
-                    total[group][fresh], length[group][fresh], board.fresh[:] = 0, 0, False
-                over = np.argwhere((board.terminal | board.timeout).reshape(shape[1:]))
-                for run, place in over:
-                    spot = run, number[group, run, place] - start[run, 0]
-                    returns[spot], lengths[spot] = total[group, run, place], length[group, run, place]
-                    total[group, run, place], length[group, run, place] = 0, 0
-                    number[group, run, place] += stride
-                if tick and len(over):
-                    tick(len(over))
-                if not self._send(act, group):
-                    going.remove(group)
+            for place in tuple(going):
+                board, rows = self.workers.receive(place), self.groups[place].rows
+                length[rows] += (number[rows] < until[rows]) & ~board.fresh
+                total[rows] += board.reward
+                if board.fresh.any():
+                    again = rows.start + np.flatnonzero(board.fresh)
+                    total[again], length[again], board.fresh[:] = 0, 0, False
+                over = rows.start + np.flatnonzero(board.terminal | board.timeout)
+                if len(over):
+                    spots = run[over], number[over] - start[over]
+                    returns[spots], lengths[spots] = total[over], length[over]
+                    total[over], length[over] = 0, 0
+                    number[over] += self.seats
+                    if tick:
+                        tick(len(over))
+                if not self._send(act, place):
+                    going.remove(place)
         return Played(returns, lengths, time.perf_counter() - began)
 
-    def _send(self, act: Act, group: int) -> bool:
+    def _send(self, act: Act, place: int) -> bool:
         """Let a group take its next step; False where all of its seats have played their last episode."""
-        board = self.workers.board.rows(self.workers.parts[group])
+        group = self.groups[place]
+        board = self.workers.board.rows(group.rows)
         if not board.playing.any():
             return False
-        action = act(board.obs.reshape(self.runs, self.seats, -1))
-        self.workers.send(((action - self._centre) / self._half).reshape(len(board.obs), -1), group)
+        action = act(board.obs.reshape(-1, group.seats, board.obs.shape[1]), group.runs)
+        unit = (action - self._centre[group.runs]) / self._half[group.runs]
+        self.workers.send(unit.reshape(len(board.obs), -1), place)
         return True
 
     def close(self) -> None:
