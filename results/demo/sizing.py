@@ -9,12 +9,11 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from winnow.commands.demo import HIDDEN, LEARNING_RATE, SET
 from winnow.data.catalogue import open_named
 from winnow.evaluation import Evaluation
-from winnow.methods import make_algorithm
+from winnow.methods import make_algorithm, resized
 from winnow.training import plan, train_runs
 
 SIZES = ((256, 40_000), (256, 60_000), (128, 60_000), (128, 80_000), (64, 100_000), (64, 160_000))
@@ -25,8 +24,7 @@ SEEDS = range(10, 15)
 def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "sizing.json"
     dataset = open_named(SET, make=True)
-    settings: dict[str, Any] = {"hidden": HIDDEN, "learning_rate": LEARNING_RATE}
-    algorithm: Any = dataclasses.replace(make_algorithm("iql", dataset), **settings)  # pyright: ignore
+    algorithm = dataclasses.replace(resized(make_algorithm("iql", dataset), HIDDEN), learning_rate=LEARNING_RATE)
     found = {}
     for batch_size, steps in SIZES:
         runs = [run for name in ("uniform", "aw") for run in plan(dataset, algorithm, name, seeds=list(SEEDS))]
