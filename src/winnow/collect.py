@@ -38,6 +38,7 @@ from winnow.envs import EVALUATION
 from winnow.errors import BadInput
 from winnow.files import replacing, write_text
 from winnow.nets import squashed_sample
+from winnow.rollouts import policy_file
 from winnow.types import Array, Metrics, check_settings
 
 LEVELS = {"medium": (35.0, 60.0), "expert": (90.0, math.inf)}
@@ -408,11 +409,7 @@ def load_snapshot(path: str | Path) -> tuple[Any, dict[str, Any]]:
 
 def behaviour(env: str, level: str) -> tuple[Any, dict[str, Any]]:
     """A behaviour policy that comes with winnow: `medium` or `expert` of one of the four locomotion environments."""
-    path = Path(__file__).parent / "policies" / f"{env}-{level}.safetensors"
-    if not path.exists():
-        there = ", ".join(sorted(file.stem for file in path.parent.glob("*.safetensors")))
-        raise BadInput(f"there is no behaviour policy {env}-{level}; there are {there}")
-    return load_snapshot(path)
+    return load_snapshot(policy_file(env, level))
 
 
 def train(

@@ -15,7 +15,6 @@ import json
 import mmap
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from winnow import children
 from winnow.errors import BadInput
 
 
@@ -132,7 +132,7 @@ def make(environment: str | Environment) -> Any:
 
     entry = lookup(environment) if isinstance(environment, str) else environment
     try:
-        with _no_log_file(), warnings.catch_warnings():
+        with no_log_file(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # the data asks for that version
             if isinstance(entry.source, str):
                 limit = {} if entry.time_limit is None else {"max_episode_steps": entry.time_limit}
@@ -159,7 +159,7 @@ def _no_robotics(entry: Environment) -> BadInput:
 
 
 @contextlib.contextmanager
-def _no_log_file() -> Iterator[None]:
+def no_log_file() -> Iterator[None]:
     """MuJoCo writes its warnings to a file in the folder it runs in; here they go to stderr."""
     try:
         mujoco: Any = importlib.import_module("mujoco")
@@ -363,15 +363,11 @@ class Workers:
             seats = [(self.numbers[row], described(self.environments[row])) for row in mine]
             groups.append({"rows": (mine[0], mine[-1] + 1, self.processes), "seats": seats})
         job = json.dumps({"file": self._file.fileno(), "sizes": self._sizes, "groups": groups})
-        # Not multiprocessing's spawn: that runs the caller's main module again in the child, and jax with it.
-        surroundings = {"MUJOCO_GL": "disable", **os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        surroundings["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-        command = [sys.executable, "-c", "from winnow.envs import serve; serve()"]
         child = subprocess.Popen(
-            command,
+            children.call("winnow.envs:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=surroundings,
+            env=children.simulating(),
             pass_fds=(self._file.fileno(),),
         )
         self._tell(number, child, job.encode() + b"\n")
@@ -419,7 +415,7 @@ class Workers:
 
     def close(self) -> None:
         for child in self._children:
-            _hang_up(child)
+            children.hang_up(child)
         for child in self._children:
             try:
                 child.wait(5)
@@ -473,7 +469,7 @@ class Workers:
 
     def _revive(self, number: int) -> None:
         """A new process in the place of a dead one. What was asked of that one is not asked again."""
-        _hang_up(self._children[number])
+        children.hang_up(self._children[number])
         rows = self.board.rows(self._mine[number])
         rows.episode[:] = self._reached[self._mine[number]]
         for column in (rows.reward, rows.terminal, rows.timeout):
@@ -484,13 +480,6 @@ class Workers:
         self._tell(number, self._children[number], b"r")
         while self._owed[number]:
             self._hear(number)
-
-
-def _hang_up(child: subprocess.Popen[bytes]) -> None:
-    for pipe in (child.stdin, child.stdout):
-        with contextlib.suppress(OSError):
-            if pipe:
-                pipe.close()
 
 
 def described(entry: Environment) -> dict[str, Any]:
@@ -532,11 +521,9 @@ def at_address(where: str) -> Any:
 
 def serve() -> None:
     """A worker's life: read what to play, then reset and step on command until the caller is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
-    commands, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what an environment prints must not be taken for an answer
+    commands, answers = children.answering()
     try:
-        with _no_log_file():
+        with no_log_file():
             job = json.loads(commands.readline())
             with os.fdopen(job["file"], "r+b") as file:
                 board = _board(file, job["sizes"])

@@ -14,13 +14,10 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import queue
 import shutil
-import signal
 import struct
 import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -33,8 +30,9 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from winnow import envs
+from winnow import children, envs
 from winnow.data import store
+from winnow.data.columns import Progress
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.data.home import home
 from winnow.data.names import ROWS
@@ -48,8 +46,6 @@ SAVE_SECONDS = 20.0
 DEATHS = 3
 """An episode that kills its process this many times is given up."""
 _HEAD = struct.Struct("<qqqq??")  # number, steps (bytes of a message), sizes of observation and action, over, failed
-
-Progress = Callable[[int, int], None]
 
 
 class Played(NamedTuple):
@@ -114,13 +110,7 @@ class Job:
 
     @property
     def policy(self) -> Path | None:
-        if self.level == "random":
-            return None
-        path = Path(__file__).parent / "policies" / f"{self.name}.safetensors"
-        if not path.exists():
-            there = ", ".join(sorted(file.stem for file in path.parent.glob("*.safetensors")))
-            raise BadInput(f"there is no behaviour policy {self.name}; there are {there}")
-        return path
+        return None if self.level == "random" else policy_file(self.environment, self.level)
 
     @property
     def base(self) -> int:
@@ -156,6 +146,15 @@ class Job:
         """A pool with at least so many rows: the smallest of them."""
         enough = {size: file for size, file in self.made().items() if size >= rows}
         return enough[min(enough)] if enough else None
+
+
+def policy_file(environment: str, level: str) -> Path:
+    """A behaviour policy that comes with winnow."""
+    path = Path(__file__).parent / "policies" / f"{environment}-{level}.safetensors"
+    if not path.exists():
+        there = ", ".join(sorted(file.stem for file in path.parent.glob("*.safetensors")))
+        raise BadInput(f"there is no behaviour policy {path.stem}; there are {there}")
+    return path
 
 
 def _free_space(job: Job, rows: int) -> None:
@@ -224,7 +223,7 @@ def play(job: Job, rows: int, processes: int | None = None, progress: Progress |
     report = progress or (lambda played, wanted: None)
     held = sum(one.steps for one in done.values())
     whole, reached = 0, 0  # episodes without a gap from the first on, and their rows
-    with Crew(job, processes or os.cpu_count() or 1, lambda number: number not in done) as crew:
+    with Crew(job, processes or envs.cores_here(), lambda number: number not in done) as crew:
         try:
             while True:
                 while whole in done:
@@ -338,10 +337,12 @@ class Crew:
                 self.begin()
 
     def _hire(self) -> None:
-        surroundings = {"MUJOCO_GL": "disable", **os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        surroundings["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-        command = [sys.executable, "-c", "from winnow.rollouts import serve; serve()"]
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=surroundings)
+        child = subprocess.Popen(
+            children.call("winnow.rollouts:serve"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=children.simulating(),
+        )
         self._work[child] = deque()
         said = {"env": self.job.environment, "policy": str(self.job.policy or ""), "base": self.job.base}
         assert child.stdin
@@ -354,10 +355,7 @@ class Crew:
         """End a process, if it has not ended, and close its pipes. Its exit code."""
         child.kill()
         code = child.wait()
-        for pipe in (child.stdin, child.stdout):
-            with contextlib.suppress(OSError):
-                if pipe:
-                    pipe.close()
+        children.hang_up(child)
         return code
 
     def _listen(self, child: subprocess.Popen[bytes]) -> None:
@@ -385,14 +383,13 @@ class Crew:
 
 def serve() -> None:
     """A process's life: read what to play, then play the episodes it is given until the caller is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
-    commands, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what an environment prints must not be taken for an answer
+    commands, answers = children.answering()
     try:
-        said = json.loads(commands.readline())
-        player = Player(said["env"], said["policy"], said["base"])
-        while len(word := commands.read(8)) == 8:
-            _answer(answers, player.play(*struct.unpack("<q", word)))
+        with envs.no_log_file():
+            said = json.loads(commands.readline())
+            player = Player(said["env"], said["policy"], said["base"])
+            while len(word := commands.read(8)) == 8:
+                _answer(answers, player.play(*struct.unpack("<q", word)))
     except BrokenPipeError:
         pass
     except Exception:

@@ -11,10 +11,10 @@ snapshot is removed when its lines are written: whatever is killed at whatever m
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from winnow import actors, checkpoint, envs
+from winnow import actors, checkpoint, children, envs
 from winnow.algorithms import ALGORITHMS
 from winnow.envs import Environment, WorkerError
 from winnow.errors import BadInput
@@ -168,11 +168,12 @@ class Rounds:
         self._tell(f"{path}\n")
 
     def _start(self) -> None:
-        surroundings = os.environ | {"JAX_PLATFORMS": "cpu"}
-        surroundings["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-        command = [sys.executable, "-c", "from winnow.rounds import serve; serve()"]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=surroundings, encoding="utf-8"
+            children.call("winnow.rounds:serve"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=children.surroundings(JAX_PLATFORMS="cpu"),
+            encoding="utf-8",
         )
         self._tell(self._job)
         self._listener = threading.Thread(target=self._listen, args=(self._child,), daemon=True)
@@ -251,9 +252,7 @@ def _number_and_step(path: Path) -> tuple[int, int]:
 
 def serve() -> None:
     """Read what there is to know, then play one snapshot after another until the caller is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what an environment prints must not be taken for an answer
+    answers = io.TextIOWrapper(children.answering()[1], encoding="utf-8")
     with contextlib.suppress(BrokenPipeError):
         try:
             job = json.loads(sys.stdin.readline())

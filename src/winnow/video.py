@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from winnow import envs
+from winnow import children, envs
 from winnow.errors import BadInput
 from winnow.evaluation import Candidate, candidates, place
 from winnow.files import replacing
@@ -75,10 +75,9 @@ def _ways() -> list[str]:
 
 def _drawn(job: str, way: str) -> str | None:
     """Have it drawn one way. What went wrong, if something did."""
-    surroundings = os.environ | ({"MUJOCO_GL": way} if way else {})
-    surroundings["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-    command = [sys.executable, "-c", "from winnow.video import draw; draw()"]
-    done = subprocess.run(command, input=job, env=surroundings, capture_output=True, text=True, check=False)
+    told = children.surroundings(**({"MUJOCO_GL": way} if way else {}))
+    command = children.call("winnow.video:draw")
+    done = subprocess.run(command, input=job, env=told, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
     return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
