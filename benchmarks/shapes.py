@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.data.recipes import mixed
-from winnow.methods import make_algorithm, method
+from winnow.methods import make_algorithm, method, resized
 from winnow.pack import Pack, Run
 
 OBS, ACTION, BATCH = 11, 3, 256
@@ -44,10 +43,7 @@ def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
 def runs(datasets: list[Dataset], algorithm: str, name: str, count: int, width: int = 256) -> list[Run]:
     """`count` runs over the datasets in turn, each with a seed of its own."""
     sampler, weighter = method(name, algorithm)
-    wide: dict[str, Any] = {"hidden": (width, width)}
-    learner: Any = dataclasses.replace(make_algorithm(algorithm), **wide)  # pyright: ignore
-    if hasattr(weighter, "hidden"):
-        weighter = dataclasses.replace(weighter, **wide)  # pyright: ignore
+    learner, weighter = (resized(part, (width, width)) for part in (make_algorithm(algorithm), weighter))
     return [Run(datasets[i % len(datasets)], learner, sampler, weighter, i, f"run{i}") for i in range(count)]
 
 

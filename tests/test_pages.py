@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from browser import CHROMIUM, QUIET
 
 from winnow import figures, pages
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def opened(page: Path, profile: Path) -> str:
     """The page as the browser has it after running it; fails on anything the browser's console complains of."""
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
-    words = [str(CHROMIUM), "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={profile}"]
+    words = [str(CHROMIUM), "--headless", "--no-sandbox", *QUIET.split(), f"--user-data-dir={profile}"]
     done = subprocess.run(
         [*words, "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", page.as_uri()],
         capture_output=True,

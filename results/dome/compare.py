@@ -5,7 +5,6 @@ python results/dome/compare.py        writes results/dome/returns.json (about a 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from winnow import toy
 from winnow.data.recipes import mixed
-from winnow.methods import make_algorithm, method
+from winnow.methods import make_algorithm, method, resized
 from winnow.training import plan, train_runs
 
 METHODS = ("uniform", "aw", "dw-uniform", "dw-aw", "dual-uniform", "dual-aw")
@@ -28,13 +27,10 @@ def main() -> None:
     )
     labels: dict[str, Any] = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
     dataset = mixed(low, high, SHARE, ROWS, **labels)
-    small: dict[str, Any] = {"hidden": HIDDEN}
-    algorithm: Any = dataclasses.replace(make_algorithm("td3bc", dataset), **small)  # pyright: ignore
+    algorithm = resized(make_algorithm("td3bc", dataset), HIDDEN)
     runs = []
     for name in METHODS:
-        weighter: Any = method(name, "td3bc")[1]
-        if hasattr(weighter, "hidden"):
-            weighter = dataclasses.replace(weighter, hidden=HIDDEN)
+        weighter = resized(method(name, "td3bc")[1], HIDDEN)
         runs += plan(dataset, algorithm, name, weighter=weighter, seeds=SEEDS)
     found: dict[str, list[float]] = {}
     lines: dict[str, list[tuple[float, float]]] = {}

@@ -62,6 +62,11 @@ def make_algorithm(name: str, dataset: Dataset | str | None = None) -> Algorithm
     return kind(**kind.PRESETS.get(domain(environment), {}))
 
 
+def resized(config: Any, hidden: tuple[int, ...]) -> Any:
+    """A plug-in with other widths of its hidden layers, where it has layers."""
+    return dataclasses.replace(config, hidden=hidden) if hasattr(config, "hidden") else config
+
+
 def domain(environment: str | None) -> str:
     """The group of environments that shares settings, from an environment's name: hopper, ant, antmaze, …"""
     known = {"antmaze": "antmaze", "kitchen": "kitchen", "adroit": "adroit", "ant": "ant"}

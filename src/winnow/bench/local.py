@@ -134,12 +134,7 @@ def run(
     watch: shows the making of datasets
     """
     devices = devices or jax.local_devices()
-    with _alone(folder, *shard):
-        if shard[1] == 1:
-            sweep(folder / "results")
-        done = finished(folder, retry_failed=retry_failed)
-        tidy(folder, done)
-        left = todo(packs, folder, done)
+    with claimed(packs, folder, shard, retry_failed) as left:
         if not left.packs:
             return Done(left.done, [])
         for one in {run.entry.environment: run.entry for run in left.runs}.values():
@@ -158,6 +153,19 @@ def finished(folder: Path, *, retry_failed: bool = False, move: bool = True) -> 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def claimed(
+    packs: Sequence[Sequence[Planned]], folder: Path, shard: tuple[int, int], retry_failed: bool
+) -> Iterator[Todo]:
+    """What is missing of these packs, for this process alone; what earlier ones have left behind is tidied up."""
+    with _alone(folder, *shard):
+        if shard[1] == 1:
+            sweep(folder / "results")
+        done = finished(folder, retry_failed=retry_failed)
+        tidy(folder, done)
+        yield todo(packs, folder, done)
 
 
 @contextlib.contextmanager

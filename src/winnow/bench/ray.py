@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from winnow.bench.local import Done, _alone, finished, run_pack
+from winnow.bench.local import Done, claimed, run_pack
 from winnow.bench.locks import locked
 from winnow.bench.plan import Planned, cut
 from winnow.bench.results import Result, load
-from winnow.bench.todo import Todo, tidy, todo, work_of
+from winnow.bench.todo import Todo, work_of
 from winnow.errors import BadInput
-from winnow.files import sweep
 from winnow.progress import Progress
 
 try:
@@ -57,12 +56,7 @@ def run(
     shard: which part of a grid this is, of how many
     retry_failed: train runs again that failed
     """
-    with _alone(folder, *shard):
-        if shard[1] == 1:
-            sweep(folder / "results")
-        done = finished(folder, retry_failed=retry_failed)
-        tidy(folder, done)
-        left = todo(packs, folder, done)
+    with claimed(packs, folder, shard, retry_failed) as left:
         if not left.packs:
             return Done(left.done, [])
         total = sum(run.how.steps for run in left.runs)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from winnow.bench.locks import Taken, locked
 from winnow.bench.plan import Planned
-from winnow.data.catalogue import Watch, on_disk, open_named, unwatched
+from winnow.data.catalogue import Watch, mixture, on_disk, open_named, unwatched
 from winnow.data.dataset import Dataset
 from winnow.data.home import home
-from winnow.data.names import Name, level, parse
-from winnow.data.recipes import build
+from winnow.data.names import parse
 from winnow.errors import BadInput
 
 
@@ -67,15 +65,10 @@ class Shelf:
     def _get(self, text: str) -> Dataset:
         if text not in self._open:
             name = parse(text)
-            self._open[text] = self._mixture(name) if name.kind == "mixture" else open_named(text)
+            # Mixtures of the same sources share their rows, which go to the device once.
+            sources = {source: self._get(source) for source in name.sources}
+            self._open[text] = mixture(name, sources) if sources else open_named(text)
         return self._open[text]
-
-    def _mixture(self, name: Name) -> Dataset:
-        """As the catalogue makes it, of sources that other mixtures share: their rows go to the device once."""
-        assert name.recipe is not None
-        low, high = name.sources
-        made = build(name.recipe, self._get(low), self._get(high), level(low), level(high), name.text)
-        return dataclasses.replace(made, path=name.text)
 
 
 def _check_sizes(run: Planned, data: Dataset) -> None:

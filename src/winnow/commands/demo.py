@@ -111,16 +111,13 @@ def _train(dataset: Any, out: Path, steps: int, seeds: int) -> list[Any]:
     import dataclasses
 
     from winnow.evaluation import Evaluation
-    from winnow.methods import make_algorithm, method
+    from winnow.methods import make_algorithm, method, resized
     from winnow.training import plan, train_runs
 
-    settings: dict[str, Any] = {"hidden": HIDDEN, "learning_rate": LEARNING_RATE}
-    algorithm: Any = dataclasses.replace(make_algorithm("iql", dataset), **settings)  # pyright: ignore
+    algorithm = dataclasses.replace(resized(make_algorithm("iql", dataset), HIDDEN), learning_rate=LEARNING_RATE)
     runs = []
     for name in METHODS:
-        weighter: Any = method(name, "iql")[1]
-        if hasattr(weighter, "hidden"):
-            weighter = dataclasses.replace(weighter, hidden=HIDDEN)
+        weighter = resized(method(name, "iql")[1], HIDDEN)
         runs += plan(dataset, algorithm, name, weighter=weighter, seeds=seeds)
     often = Evaluation(episodes=EPISODES, rounds=ROUNDS, curve=CURVE)
     return train_runs(runs, steps=steps, out=out, resume=True, evaluate=often)

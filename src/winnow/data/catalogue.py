@@ -53,7 +53,6 @@ def open_named(
     if name.kind == "d4rl":
         with watch(f"reading {text}") as progress:
             return d4rl.open_named(text, sources.get(text), download=make, progress=progress)
-    assert name.recipe is not None
     opened: dict[str, Dataset] = {}
     for source in name.sources:
         own = {source: sources[source]} if source in sources else {}
@@ -61,10 +60,17 @@ def open_named(
             opened[source] = open_named(source, make=make, sources=own, processes=processes, watch=watch)
         except BadInput as error:
             raise BadInput(f"{text}: needs {error}") from error
-    low, high = name.sources
-    mixture = build(name.recipe, opened[low], opened[high], level(low), level(high), text)
+    made = mixture(name, opened)
     # Sources that were given by hand can't be found again by the mixture's name alone.
-    return mixture if sources else dataclasses.replace(mixture, path=text)
+    return dataclasses.replace(made, path=None) if sources else made
+
+
+def mixture(name: Name, opened: Mapping[str, Dataset]) -> Dataset:
+    """A mixture of its opened sources, which opens again by its name."""
+    assert name.recipe is not None
+    low, high = name.sources
+    made = build(name.recipe, opened[low], opened[high], level(low), level(high), name.text)
+    return dataclasses.replace(made, path=name.text)
 
 
 State = Literal["ready", "in part", "not here"]
