@@ -123,6 +123,8 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        # The page hears of its new size with the next frame.
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def picture(self, path: Path, whole: bool = False) -> Path:
         said = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
