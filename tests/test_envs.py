@@ -13,6 +13,7 @@ import pytest
 
 from winnow import envs
 from winnow.errors import BadInput
+from winnow.workers import Board, WorkerError, Workers
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_unknown_names(table: None) -> None:
 def play(names: list[str], processes: int, steps: int, seed: int = 3) -> list[tuple[np.ndarray, ...]]:
     rng = np.random.default_rng(0)
     seen: list[tuple[np.ndarray, ...]]
-    with envs.Workers(names, processes) as workers:
+    with Workers(names, processes) as workers:
         seen = [(workers.reset(seed).copy(),)]
         for _ in range(steps):
             action = rng.uniform(-1, 1, workers.board.action.shape)
@@ -98,7 +99,7 @@ def test_episodes_do_not_depend_on_the_number_of_processes() -> None:
     for left, right in zip(one, two, strict=True):
         for a, b in zip(left, right, strict=True):
             np.testing.assert_array_equal(a, b)
-    ends = np.array([envs.Board(*step).terminal for step in one[1:]])
+    ends = np.array([Board(*step).terminal for step in one[1:]])
     assert ends[:, 0].sum() >= 2
     assert one[0][0][0, :11].tolist() != one[0][0][2, :11].tolist()
     assert not one[-1][1][0, 11:].any()  # a hopper's row is filled up with zeros
@@ -108,7 +109,7 @@ def test_an_episode_is_the_one_its_seed_gives() -> None:
     """Stepped here by hand: observations, rewards, and at the end the true final observation."""
     hopper = envs.make("hopper")
     rng = np.random.default_rng(1)
-    with envs.Workers(["ant", "hopper"], 2) as workers:
+    with Workers(["ant", "hopper"], 2) as workers:
         start = workers.reset(9, [0, 4])[1, :11].copy()
         obs, _ = hopper.reset(seed=envs.episode_seed(9, 1, 4))
         np.testing.assert_array_equal(start, obs.astype(np.float32))
@@ -131,7 +132,7 @@ def test_an_episode_is_the_one_its_seed_gives() -> None:
 def test_a_time_limit_is_a_timeout_and_no_terminal(table: None) -> None:
     envs.register("brief", "HalfCheetah-v5", 5)
     envs.register("counter", Counter, 4)
-    steps = [envs.Board(*step) for step in play(["brief", "counter"], 1, 10)[1:]]
+    steps = [Board(*step) for step in play(["brief", "counter"], 1, 10)[1:]]
     assert not any(step.terminal.any() for step in steps)
     assert [s.timeout[0].item() for s in steps] == [False, False, False, False, True] * 2
     assert [s.timeout[1].item() for s in steps] == [False, False, False, True] * 2 + [False, False]
@@ -141,7 +142,7 @@ def test_a_time_limit_is_a_timeout_and_no_terminal(table: None) -> None:
 
 def test_actions_are_scaled_to_the_bounds(table: None) -> None:
     envs.register("counter", Counter, 4)
-    with envs.Workers(["counter"] * 3) as workers:
+    with Workers(["counter"] * 3) as workers:
         workers.reset(0)
         board = workers.step(np.array([[-1.0], [0.0], [7.0]], np.float32))
     assert board.reward.tolist() == [-2, 1, 4]
@@ -151,25 +152,25 @@ def test_a_worker_does_not_import_jax(table: None) -> None:
     import jax  # noqa: F401  (here it is imported)
 
     envs.register("spy", Counter, 4, fault="jax")
-    assert envs.Board(*play(["spy"], 1, 1)[1]).reward.tolist() == [0.0]
+    assert Board(*play(["spy"], 1, 1)[1]).reward.tolist() == [0.0]
 
 
 def test_a_lost_worker_is_told(table: None) -> None:
     envs.register("falls", Counter, 9, fault="exit")
-    with pytest.raises(envs.WorkerError, match=r"worker 1 \(falls 1\) died with exit code 7"):
+    with pytest.raises(WorkerError, match=r"worker 1 \(falls 1\) died with exit code 7"):
         play(["hopper", "falls"], 2, 5)
     envs.register("breaks", Counter, 9, fault="raise")
-    with pytest.raises(envs.WorkerError, match="the hinge broke"):
+    with pytest.raises(WorkerError, match="the hinge broke"):
         play(["breaks"], 1, 5)
 
 
 def test_an_environment_that_cannot_travel_is_refused(table: None) -> None:
     envs.register("local", lambda: Counter(), 9)
     with pytest.raises(BadInput, match="local: can't be sent to a worker"):
-        envs.Workers(["local"])
+        Workers(["local"])
     envs.register("odd", Counter, 9, fault=object())
     with pytest.raises(BadInput, match="odd: can't be sent to a worker"):
-        envs.Workers(["odd"])
+        Workers(["odd"])
 
 
 def test_a_function_of_a_module_travels_by_its_name(table: None) -> None:
@@ -182,7 +183,7 @@ def test_a_function_of_a_module_travels_by_its_name(table: None) -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="there is no /proc")
 def test_the_shared_file_has_no_name_that_could_be_left_behind(table: None) -> None:
     envs.register("counter", Counter, 9)
-    with envs.Workers(["counter"]) as workers:
+    with Workers(["counter"]) as workers:
         held = os.readlink(f"/proc/self/fd/{workers._file.fileno()}")
     assert held.endswith("(deleted)")
 
@@ -194,9 +195,9 @@ def test_an_environment_waits_after_its_last_episode(table: None) -> None:
     """Episodes 0 and 2 for the first, 1 for the second; the third has nothing to play."""
     envs.register("counter", Counter, 3)
     zero = np.zeros((3, 1), np.float32)
-    with envs.Workers(["counter"] * 3, 2, [0, 0, 0]) as workers:
+    with Workers(["counter"] * 3, 2, [0, 0, 0]) as workers:
         first = workers.reset(5, [0, 1, 2], until=[3, 3, 0], stride=2).copy()
-        seen = [envs.Board(*(column.copy() for column in workers.step(zero))) for _ in range(8)]
+        seen = [Board(*(column.copy() for column in workers.step(zero))) for _ in range(8)]
         again = workers.reset(5, [2, 1, 1]).copy()
         np.testing.assert_array_equal(again[1], again[2])
     assert not first[2].any()
@@ -212,7 +213,7 @@ def test_an_environment_waits_after_its_last_episode(table: None) -> None:
 
 def test_groups_step_on_their_own(table: None) -> None:
     envs.register("counter", Counter, 9)
-    with envs.Workers(["counter"] * 5, 2, groups=[2, 3]) as workers:
+    with Workers(["counter"] * 5, 2, groups=[2, 3]) as workers:
         workers.reset(0)
         for group in (0, 1, 1):
             workers.send(np.zeros((2 + group, 1), np.float32), group)
@@ -225,7 +226,7 @@ def test_groups_step_on_their_own(table: None) -> None:
 def test_a_worker_that_is_killed_begins_its_episodes_again(table: None) -> None:
     envs.register("counter", Counter, 4)
     zero = np.zeros((3, 1), np.float32)
-    with envs.Workers(["counter"] * 3, 2, restart=True) as workers:
+    with Workers(["counter"] * 3, 2, restart=True) as workers:
         start = workers.reset(1).copy()
         for _ in range(5):  # into the second episode
             workers.step(zero)
@@ -247,10 +248,10 @@ def test_a_worker_that_dies_again_and_again_is_given_up(table: None) -> None:
     envs.register("falls", Counter, 9, fault="exit")
 
     def step_on() -> None:
-        with envs.Workers(["falls"], restart=True) as workers:
+        with Workers(["falls"], restart=True) as workers:
             workers.reset(0)
             for _ in range(30):
                 workers.step(np.zeros((1, 1), np.float32)).fresh[:] = False
 
-    with pytest.raises(envs.WorkerError, match="died 3 times in a row, the last time with exit code 7"):
+    with pytest.raises(WorkerError, match="died 3 times in a row, the last time with exit code 7"):
         step_on()

@@ -15,6 +15,7 @@ from winnow.actors import Actors
 from winnow.errors import BadInput
 from winnow.games import Games, play
 from winnow.nets import mlp, mlp_init
+from winnow.workers import WorkerError
 
 
 @pytest.fixture
@@ -136,8 +137,8 @@ def test_what_goes_wrong_is_said(table):
     with pytest.raises(BadInput, match="endless: has no time limit"):
         play("endless", swing, [0], 1)
     envs.register("breaks", Counter, 9, fault="raise")
-    with pytest.raises(envs.WorkerError, match="the hinge broke"):
+    with pytest.raises(WorkerError, match="the hinge broke"):
         play("breaks", lambda obs, _: obs[..., :1], [0], 1)
     envs.register("falls", Counter, 9, fault="exit")
-    with pytest.raises(envs.WorkerError, match="died 3 times in a row"):
+    with pytest.raises(WorkerError, match="died 3 times in a row"):
         play("falls", lambda obs, _: obs[..., :1], [0], 1)

@@ -12,6 +12,7 @@ import pytest
 
 from winnow import envs
 from winnow.errors import BadInput
+from winnow.workers import Workers
 
 # What D4RL's files and environments have: numbers in an observation and in an action, the time limit.
 SIZES = {
@@ -212,7 +213,7 @@ def test_a_dropped_pen_ends_the_episode() -> None:
 def test_workers_play_them() -> None:
     names = ["antmaze-umaze", "kitchen-partial", "pen"]
     rng = np.random.default_rng(0)
-    with envs.Workers(names, 2) as workers:
+    with Workers(names, 2) as workers:
         first = workers.reset(3).copy()
         board = [workers.step(rng.uniform(-1, 1, (3, 24)).astype(np.float32)) for _ in range(3)][-1]
         assert np.isfinite(board.next_obs).all()

@@ -16,6 +16,7 @@ from winnow.collect import behaviour
 from winnow.data import store
 from winnow.errors import BadInput
 from winnow.nets import squashed_mean
+from winnow.workers import WorkerError
 
 
 @pytest.fixture(autouse=True)
@@ -119,13 +120,13 @@ def test_an_episode_that_always_kills_its_process_is_given_up(monkeypatch):
             child.kill()
 
     monkeypatch.setattr(rollouts.Crew, "begin", begin)
-    with pytest.raises(envs.WorkerError, match="killed its process 3 times"):
+    with pytest.raises(WorkerError, match="killed its process 3 times"):
         rollouts.pool("hopper", "random", 100, processes=1)
 
 
 def test_an_error_in_the_environment_is_shown(monkeypatch):
     monkeypatch.setattr(rollouts.Job, "base", -1)  # no seed can be made of it
-    with pytest.raises(envs.WorkerError, match="stopped with an error"):
+    with pytest.raises(WorkerError, match="stopped with an error"):
         rollouts.pool("hopper", "random", 100, processes=1)
 
 

@@ -40,6 +40,7 @@ from winnow.files import replacing, write_text
 from winnow.nets import squashed_sample
 from winnow.rollouts import policy_file
 from winnow.types import Array, Metrics, check_settings
+from winnow.workers import Workers
 
 LEVELS = {"medium": (35.0, 60.0), "expert": (90.0, math.inf)}
 """Normalised scores that make a policy one of these."""
@@ -188,7 +189,7 @@ class Trainer:
         self.learner = self._load() if self.checkpoint.exists() else self._new()
         names = [lane.env for lane in self.lanes for _ in range(setup.environments)]
         numbers = list(range(setup.environments)) * len(self.lanes)
-        self.workers = envs.Workers(names, processes, numbers)
+        self.workers = Workers(names, processes, numbers)
 
     @property
     def steps(self) -> int:

@@ -18,10 +18,10 @@ import numpy as np
 
 from winnow import actors, checkpoint, envs
 from winnow.actors import Actors
-from winnow.envs import WorkerError
 from winnow.errors import BadInput
 from winnow.games import CROWD, Games
 from winnow.types import Algorithm, Spec
+from winnow.workers import WorkerError
 
 if TYPE_CHECKING:
     from winnow.training import Trained

@@ -17,6 +17,7 @@ import numpy as np
 from winnow import envs
 from winnow.envs import EVALUATION, Environment
 from winnow.errors import BadInput
+from winnow.workers import Workers
 
 Act = Callable[[np.ndarray, slice], np.ndarray]
 """Observations [runs, n, O] of these runs (a slice of all) to actions [runs, n, A] in the environment's units."""
@@ -86,7 +87,7 @@ class Games:
         entries = [envs.lookup(one) if isinstance(one, str) else one for one in environments]
         rows = [entry for entry in entries for _ in range(self.seats)]
         sizes = [group.rows.stop - group.rows.start for group in self.groups]
-        self.workers = envs.Workers(rows, processes, [0] * len(rows), groups=sizes, restart=True)
+        self.workers = Workers(rows, processes, [0] * len(rows), groups=sizes, restart=True)
         shapes = [self.workers.shapes[entry.name] for entry in entries]
         if endless := [entry.name for entry, shape in zip(entries, shapes, strict=True) if shape.time_limit is None]:
             self.close()

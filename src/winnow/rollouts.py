@@ -38,6 +38,8 @@ from winnow.data.home import home
 from winnow.data.names import ROWS
 from winnow.errors import BadInput
 from winnow.files import sweep
+from winnow.locomotion import several
+from winnow.workers import WorkerError
 
 FORMAT = 1
 """Raised when the same seeds would give other rows."""
@@ -324,11 +326,11 @@ class Crew:
                 return answer
             given, code = self._work.pop(child), self._dismiss(child)
             if isinstance(answer, str):
-                raise envs.WorkerError(f"{self.job.name}: an environment stopped with an error:\n{answer}")
+                raise WorkerError(f"{self.job.name}: an environment stopped with an error:\n{answer}")
             if given:
                 self._deaths[given[0]] += 1
                 if self._deaths[given[0]] >= DEATHS:
-                    raise envs.WorkerError(
+                    raise WorkerError(
                         f"{self.job.name}: episode {given[0]} killed its process {DEATHS} times (exit code {code})"
                     )
             self.unplayed.extendleft(reversed(given))
@@ -410,24 +412,25 @@ class Player:
     """An environment and the policy that plays in it."""
 
     def __init__(self, environment: str, policy: str, base: int) -> None:
-        self.env, self.base = envs.make(environment), base
-        space = self.env.action_space
-        self.kind, self.low, self.high = space.dtype, space.low.astype(np.float64), space.high.astype(np.float64)
+        self.envs, self.base = several(lambda: envs.make(environment), 1), base
+        shape = envs.shape(environment)
+        self.low, self.high = shape.low, shape.high
         self.layers = _layers(policy) if policy else None
 
     def play(self, number: int) -> Played:
         """Episode `number` from its first observation to its end."""
         noise = np.random.default_rng([self.base, number])
-        seen, _ = self.env.reset(seed=envs.episode_seed(self.base, 0, number))
-        obs, action, reward = [np.asarray(seen, np.float32)], [], []
+        first = self.envs.reset(0, envs.episode_seed(self.base, 0, number))
+        obs, action, reward = [np.asarray(first, np.float32)], [], []
         while True:
             unit = np.clip(self._unit(obs[-1], noise), -1.0, 1.0)
-            action.append((self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.kind))
-            seen, gained, terminated, truncated, _ = self.env.step(action[-1])
-            obs.append(np.asarray(seen, np.float32))
-            reward.append(gained)
-            if terminated or truncated:
-                return Played(number, np.stack(obs), np.stack(action), np.array(reward, np.float32), bool(terminated))
+            action.append((self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.envs.action_kind))
+            seen = self.envs.step([0], action[-1][None])
+            obs.append(seen.obs[0].astype(np.float32))
+            reward.append(seen.reward[0])
+            if seen.terminal[0] or seen.timeout[0]:
+                gained = np.array(reward, np.float32)
+                return Played(number, np.stack(obs), np.stack(action), gained, bool(seen.terminal[0]))
 
     def _unit(self, obs: np.ndarray, noise: np.random.Generator) -> np.ndarray:
         """An action in [−1, 1]: uniform, or drawn from the tanh-Gaussian policy (`nets.squashed_sample`)."""

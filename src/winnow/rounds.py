@@ -26,7 +26,7 @@ from typing import Any
 
 from winnow import actors, checkpoint, children, envs
 from winnow.algorithms import ALGORITHMS
-from winnow.envs import Environment, WorkerError
+from winnow.envs import Environment
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, Snapshot, earned, place
 from winnow.files import sweep
@@ -34,6 +34,7 @@ from winnow.games import Games
 from winnow.logs import keep_lines, read_metrics
 from winnow.methods import record
 from winnow.pack import Pack, Run
+from winnow.workers import WorkerError
 
 IDLE = 20.0
 """Seconds without a snapshot after which the environments are closed."""

@@ -45,8 +45,8 @@ def make(
     from winnow.data import store
     from winnow.data.catalogue import open_named
     from winnow.data.names import parse, suites
-    from winnow.envs import WorkerError
     from winnow.files import write_text
+    from winnow.workers import WorkerError
 
     if rows is not None and rows < 1:
         raise BadInput(f"--rows is {rows}; it must be at least 1")
