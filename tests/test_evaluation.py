@@ -25,7 +25,7 @@ from winnow.logs import read_metrics
 from winnow.pack import Pack, Run, act
 from winnow.rounds import Rounds
 from winnow.samplers import Uniform
-from winnow.training import train_runs
+from winnow.training import Trained, train_runs
 from winnow.weighters import NoWeights
 
 OFTEN = Evaluation(episodes=4, rounds=3, spacing=10, curve=2, processes=1)
@@ -135,6 +135,35 @@ def test_every_round_of_every_run_has_a_line(straight):
         assert [played.line() for played in one.rounds] == [line for line in lines if line["run"] == one.run.name]
         assert one.score == pytest.approx(np.mean([played.score for played in one.rounds[-3:]]))
     assert len({tuple(line["returns"]) for line in lines}) == len(lines)
+
+
+def test_a_run_read_again_has_its_rounds(straight):
+    out, trained = straight
+    for run, one in zip(hopping.runs(), trained, strict=True):
+        again = Trained.load(out / f"{run.name}.safetensors", run.dataset)
+        assert (again.rounds, again.score) == (one.rounds, one.score)
+
+
+def test_scores_reach_tensorboard_and_wandb(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logs, out = ("tensorboard", "wandb"), tmp_path / "o"
+    trained = train_runs(hopping.runs(), out=out, evaluate=OFTEN, log=logs, **OPTIONS)
+    for one in trained:
+        events = EventAccumulator(str(out / "tensorboard" / one.run.name), size_guidance={"tensors": 0})
+        events.Reload()
+        for name, values in (
+            ("evaluation/score", [played.score for played in one.rounds]),
+            ("evaluation/return", [np.mean(played.returns) for played in one.rounds]),
+        ):
+            found = {event.step: make_ndarray(event.tensor_proto).item() for event in events.Tensors(name)}
+            assert found == pytest.approx(dict(zip([played.step for played in one.rounds], values, strict=True)))
+    files = list((out / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert len(files) == 2
+    assert all(b"evaluation/score" in file.read_bytes() for file in files)
 
 
 def test_evaluating_changes_no_bit_of_training(straight, tmp_path):

@@ -89,7 +89,8 @@ def register(
 
 
 def lookup(name: str) -> Environment:
-    """An environment of the table, with D4RL's version or without; or one by its Gymnasium id, without a reference."""
+    """An environment of the table, with D4RL's version or without; or one by its Gymnasium id, with the reference
+    returns of the table's environment that is made of it, if there is one."""
     found = _listed(name) or _registered(name)
     if found is None:
         import gymnasium
@@ -114,7 +115,8 @@ def _registered(name: str) -> Environment | None:
     if (spec := gymnasium.registry.get(name)) is None:
         return None
     module = ROBOTICS if str(spec.entry_point).startswith("gymnasium_robotics") else ""
-    return Environment(name, module + name)
+    same = next((entry.reference for entry in TABLE.values() if entry.source == module + name), None)
+    return Environment(name, module + name, None, same)
 
 
 def make(environment: str | Environment) -> Any:
@@ -200,7 +202,7 @@ def shape(environment: str | Environment) -> Shape:
 
 def normalised(name: str, returns: Any) -> np.ndarray | None:
     """100 · (G − low) / (high − low) with the reference returns, or None (and a warning) where there are none."""
-    entry = _listed(name)
+    entry = _listed(name) or _registered(name)
     reference = entry.reference if entry else None
     if reference is None:
         warnings.warn(f"{name}: no reference returns are known, so there is no normalised score", stacklevel=2)

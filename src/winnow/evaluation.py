@@ -86,6 +86,12 @@ class Round:
         """The round as plain JSON."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "failed" or value}
 
+    def metrics(self) -> dict[str, Any]:
+        """The round as a line of metrics: the mean return, and the score if there is one."""
+        found = {"evaluation/return": float(np.mean(self.returns)) if self.returns else None}
+        named = (found | {"evaluation/score": self.score}).items()
+        return {"run": self.run, "step": self.step} | {name: value for name, value in named if value is not None}
+
 
 def earned(
     run: str, step: int, number: int | None, environment: str, returns: Sequence[float], lengths: Sequence[int]

@@ -18,6 +18,10 @@ class Log(Protocol):
         """One run's metrics: `run` and `step` say whose and when."""
         ...
 
+    def evaluated(self, line: Line) -> None:
+        """What a run's policy earned after `step` updates. It may come late: after metrics of later steps."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -30,6 +34,9 @@ class JsonLines:
     def write(self, line: Line) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+
+    def evaluated(self, line: Line) -> None:
+        """Nothing: returns.jsonl has every episode of it."""
 
     def close(self) -> None:
         self._file.close()
@@ -52,6 +59,8 @@ class TensorBoard:
         for name, value in line.items():
             if isinstance(value, float):
                 writer.add_scalar(name, value, line["step"])
+
+    evaluated = write
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -79,7 +88,11 @@ class WeightsAndBiases:
                 dir=str(self._folder),
                 reinit="create_new",
             )
-        self._runs[name].log({k: v for k, v in line.items() if isinstance(v, float)}, step=line["step"])
+            self._runs[name].define_metric("*", step_metric="updates")  # W&B's own count never goes back
+        values = {key: value for key, value in line.items() if isinstance(value, float)}
+        self._runs[name].log(values | {"updates": line["step"]})
+
+    evaluated = write
 
     def close(self) -> None:
         for run in self._runs.values():

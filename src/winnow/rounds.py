@@ -50,6 +50,7 @@ class Rounds:
         self.settings, self.say, self.total = settings, say, total
         self.error: str | None = None
         self.played: dict[str, list[Round]] = {run.name: [] for run in runs}
+        self._news: queue.SimpleQueue[Round] = queue.SimpleQueue()
         self._places = _places(runs, say)
         self.steps = settings.steps(total) if self._places else {}
         self._job = self._described(runs)
@@ -119,6 +120,12 @@ class Rounds:
                 self._changed.wait(0.2)
                 if asked.is_set():
                     raise KeyboardInterrupt
+
+    def news(self) -> Iterator[Round]:
+        """The rounds that were played since the last call."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._news.get_nowait()
 
     def of(self, run: str) -> tuple[Round, ...]:
         """A run's rounds in the order of its training."""
@@ -211,6 +218,7 @@ class Rounds:
                 os.fsync(file.fileno())
         for one in rounds:
             self.played[one.run].append(one)
+            self._news.put(one)
         with self._changed:
             path = self._left.pop(0)
             if not self.settings.keep:

@@ -30,7 +30,7 @@ from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, score_of
 from winnow.files import sweep, write_text
-from winnow.logs import Log, keep_lines, open_logs
+from winnow.logs import Log, keep_lines, open_logs, read_metrics
 from winnow.methods import from_record, make_algorithm, make_sampler, make_weighter, method, record
 from winnow.pack import Drawn, Learner, Pack, Run, log_weights, packs, probabilities
 from winnow.policy import Policy
@@ -93,7 +93,9 @@ class Trained:
         state = jax.eval_shape(lambda key: weighter.init(key, spec), jax.random.key(0))
         run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"])
         kept = checkpoint.load(path, {"weighter": state})
-        return cls(run, saved["steps"], saved["failure"], Policy.load(path), kept["weighter"])
+        lines = read_metrics(Path(path).with_name("returns.jsonl"))
+        rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
+        return cls(run, saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds))
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ def train_runs(
         done = {trained.run.name: trained for job in jobs for trained in job.finish()}
         if rounds:
             rounds.finish(bar.describe, asked)
+            shared.tell_news()
             done = {name: dataclasses.replace(one, rounds=rounds.of(name)) for name, one in done.items()}
             if rounds.error and folder:
                 raise BadInput(f"{folder}: is trained but not evaluated; mend what is said above, then --resume")
@@ -348,6 +351,12 @@ class _Shared(NamedTuple):
     rounds: Rounds | None
     asked: threading.Event
 
+    def tell_news(self) -> None:
+        """Log what was played since the last time."""
+        for one in self.rounds.news() if self.rounds else ():
+            for log in self.logs:
+                log.evaluated(one.metrics())
+
 
 @dataclass
 class _Job:
@@ -390,6 +399,7 @@ class _Job:
                     if run.name not in failures:
                         mine = {name: float(mean[number]) for name, mean in means.items()}
                         self._report(run, pack.step, mine, failures)
+                call.tell_news()
             if call.rounds:
                 call.rounds.snapshot(self.number, pack, failures)
             if call.folder and ends and time.monotonic() - saved >= call.checkpoint_seconds:

@@ -7,7 +7,7 @@ import json
 import hopping
 import pytest
 
-from winnow import toy
+from winnow import envs, toy
 from winnow.cli import main
 from winnow.data import store
 from winnow.logs import read_metrics
@@ -54,10 +54,12 @@ def test_lines_for_programs_and_in_a_file(trained, capsys):
     assert json.loads(capsys.readouterr().out)["returns"] != line["returns"]
 
 
-def test_an_environment_without_references_has_raw_returns(trained, capsys):
+def test_an_environment_without_references_has_raw_returns(trained, capsys, monkeypatch):
+    monkeypatch.setattr(envs, "TABLE", dict(envs.TABLE))
+    envs.register("my-hopper", "Hopper-v5", 10)
     run = str(trained / "out" / "hops.bc.uniform.seed0.safetensors")
-    assert main(["evaluate", run, "--episodes", "1", "--environment", "Hopper-v5"]) == 0
-    assert "raw returns only: Hopper-v5 has no reference returns" in capsys.readouterr().out
+    assert main(["evaluate", run, "--episodes", "1", "--environment", "my-hopper"]) == 0
+    assert "raw returns only: my-hopper has no reference returns" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_the_same_name_gives_the_same_bits(own_folder, tmp_path, monkeypatch):
 
 def test_a_name_opens_wherever_a_dataset_is_asked_for(tmp_path):
     name = tiny("hopper-random-expert-50%")
-    with pytest.raises(BadInput, match=r"winnow data make 'hopper-random@400'"):
+    with pytest.raises(BadInput, match=r"hopper-random@400 and hopper-expert@400, which are not made.*-50%@400'"):
         open_dataset(name)
     made = open_named(name, make=True)
     assert open_dataset(name).fingerprint == made.fingerprint
