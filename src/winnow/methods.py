@@ -22,8 +22,12 @@ METHODS: dict[str, tuple[str, str]] = {
     "dw-aw": ("aw", "density"),
     "dual-uniform": ("uniform", "dual"),
     "dual-aw": ("aw", "dual"),
+    "optidice-w": ("uniform", "optidice"),
+    "red": ("red", "none"),
+    "odpr-r": ("red", "none"),
+    "odpr-a": ("odpr-a", "none"),
 }
-"""name: (sampler, weighter)"""
+"""name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc."""
 
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
@@ -31,6 +35,8 @@ SMALL_ROWS, SMALL_TEMPERATURE = 50_000, 5.0
 """Datasets of about this many rows (the `small` suite) are drawn from with a much higher η."""
 LAMBDAS = {"iql": (1.0, 1.0)}
 """Density's (λK, λF) where they are not (0.2, 0.1)."""
+ITERATIONS = {"iql": 4, "bc": 4}
+"""ODPR-A's iterations where they are not 5."""
 
 
 def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[Sampler, Weighter]:
@@ -44,6 +50,8 @@ def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> 
     if name in ("aw", "rw"):
         little = rows is not None and rows <= 1.05 * SMALL_ROWS
         return kind(temperature=SMALL_TEMPERATURE if little else TEMPERATURE.get(algorithm, 0.1))
+    if name == "odpr-a":
+        return kind(iterations=ITERATIONS.get(algorithm, 5))
     return kind()
 
 

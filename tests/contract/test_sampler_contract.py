@@ -20,7 +20,7 @@ from winnow.pack import Run, draw, lay_out
 from winnow.samplers import AW, PF, RW, SAMPLERS, Alias, Sampler, Uniform, alias_table
 from winnow.weighters import NoWeights
 
-BY_RETURN = [name for name in SAMPLERS if name != "uniform"]
+BY_RETURN = [name for name in SAMPLERS if name not in ("uniform", "odpr-a")]
 
 
 def episodes(*rewards: list[float], start: list[float] | None = None) -> Dataset:

@@ -170,7 +170,7 @@ def test_weights_stay_uniform_where_all_rewards_are_alike(weighter: Any) -> None
     """Rows in a closed loop, through resets as well: nothing is to be gained, and uniform weights conserve flow."""
     loop = toy_batch(size=64)
     following = jnp.roll(loop.obs, 1, axis=0)
-    terminal = 0 * loop.terminal if weighter.terminal == "mask" else loop.terminal
+    terminal = loop.terminal if weighter.terminal == "reset" else 0 * loop.terminal
     flat = loop._replace(next_obs=following, start_obs=following, unit_reward=jnp.full(64, 0.3), terminal=terminal)
     *_, metrics = train(weighter, jax.tree.map(lambda column: jnp.broadcast_to(column, (600, *column.shape)), flat))
     assert metrics["weight/ess"][-1] > 0.95

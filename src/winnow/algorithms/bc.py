@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
+from winnow.algorithms.projection import projection_init, projection_losses
 from winnow.nets import Adam, adam_init, adam_step, gaussian_init, gaussian_log_prob, gaussian_mean
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
 
@@ -17,8 +19,14 @@ class BCState(NamedTuple):
 
 @plugin
 class BC:
-    """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state."""
+    """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state.
 
+    With OptiDICE's weights this is OptiDICE by weighted cloning; with PF it is 10 %-BC. `projection` is how OptiDICE's
+    authors extract a policy: E_{a~π}[ log π(a|s) − log π_D(a|s) − log w(s,a) ], with π_D and w learnt beside it.
+    """
+
+    extraction: Literal["clone", "projection"] = "clone"
+    """How weights become a policy. clone: imitate the weighted data; projection: OptiDICE's information projection."""
     learning_rate: float = setting(default=3e-4, low=0)
     """How far Adam moves the parameters in one update."""
     hidden: tuple[int, ...] = (256, 256)
@@ -32,15 +40,22 @@ class BC:
 
     def init(self, key: Array, spec: Spec) -> BCState:
         params = {"actor": gaussian_init(key, spec.obs_dim, spec.action_dim, self.hidden)}
+        if self.extraction == "projection":
+            params |= projection_init(jax.random.fold_in(key, 1), spec, self.hidden)
         return BCState(params, adam_init(params))
 
     def update(self, state: BCState, batch: Batch, weights: Weights, key: Array) -> tuple[BCState, Metrics]:
-        def actor_loss(params: dict[str, Any]) -> Array:
-            return -expect(weights.sa, gaussian_log_prob(params["actor"], batch.obs, batch.action))
+        def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+            if self.extraction == "projection":
+                metrics = projection_losses(params, batch, weights, key)
+            else:
+                log_prob = gaussian_log_prob(params["actor"], batch.obs, batch.action)
+                metrics = {"loss/actor": -expect(weights.sa, log_prob)}
+            return sum(metrics.values(), start=jnp.zeros(())), metrics
 
-        loss, grads = jax.value_and_grad(actor_loss)(state.params)
+        grads, metrics = jax.grad(loss, has_aux=True)(state.params)
         params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
-        return BCState(params, optimiser), {"loss/actor": loss}
+        return BCState(params, optimiser), metrics
 
     def act(self, state: BCState, obs: Array) -> Array:
         return gaussian_mean(state.params["actor"], obs)

@@ -11,7 +11,14 @@ from winnow.weighters.density import Density
 from winnow.weighters.dual import Dual
 from winnow.weighters.fixed import Fixed
 from winnow.weighters.none import NoWeights
+from winnow.weighters.optidice import OptiDICE
 
-WEIGHTERS: dict[str, type] = {"none": NoWeights, "density": Density, "dual": Dual, "fixed": Fixed}
+WEIGHTERS: dict[str, type] = {
+    "none": NoWeights,
+    "density": Density,
+    "dual": Dual,
+    "optidice": OptiDICE,
+    "fixed": Fixed,
+}
 
-__all__ = ["WEIGHTERS", "Density", "Dual", "Fixed", "NoWeights"]
+__all__ = ["WEIGHTERS", "Density", "Dual", "Fixed", "NoWeights", "OptiDICE"]

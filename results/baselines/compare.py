@@ -1,0 +1,60 @@
+"""Cloning with the baselines of the field on the dome (see results/dome): 95 % random data, 5 % from a good policy.
+
+python results/baselines/compare.py        writes results/baselines/returns.json (some minutes on two cores)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from winnow import toy
+from winnow.data.recipes import mixed
+from winnow.methods import make_algorithm, method, resized
+from winnow.training import plan, train_runs
+
+ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64, 64)
+OPTIDICE = [("optidice-w", {"alpha": alpha, "learning_rate": 1e-3}) for alpha in (0.1, 1.0, 5.0)]
+PAIRS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    *(("bc", name, {}, {}) for name in ("uniform", "pf", "rw", "red", "odpr-a")),
+    *(("bc", name, learn, weigh) for learn in ({}, {"extraction": "projection"}) for name, weigh in OPTIDICE),
+]
+"""Algorithm, method, settings of the algorithm, settings of the weighter."""
+
+
+def main() -> None:
+    low, high = (
+        toy.make(toy.random, ROWS, seed=0, name="random"),
+        toy.make(toy.expert, 20_000, seed=1, name="expert"),
+    )
+    labels: dict[str, Any] = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
+    dataset = mixed(low, high, SHARE, ROWS, **labels)
+    runs = []
+    for algorithm, name, learn, weigh in PAIRS:
+        learner: Any = resized(make_algorithm(algorithm, dataset), HIDDEN)
+        base: Any = method(name, algorithm)[1]
+        weighter = resized(dataclasses.replace(base, **weigh), HIDDEN)
+        label = "-".join([name, *(f"{value}" for value in (weigh | learn).values() if value != 1e-3)])
+        for run in plan(dataset, dataclasses.replace(learner, **learn), name, weighter=weighter, seeds=SEEDS):
+            runs.append(dataclasses.replace(run, name=f"{algorithm} {label} seed{run.seed}"))
+    found: dict[str, dict[str, Any]] = {}
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for one in train_runs(runs, steps=STEPS):
+        returns, weights = toy.evaluate(one.policy, EPISODES), one.weights()
+        good = weights.share(dataset.source == 1)
+        found[one.run.name] = {"failure": one.failure, "good": good, "returns": returns.tolist()}
+        lines.setdefault(one.run.name.rsplit(" ", 1)[0], []).append((float(toy.normalised(returns).mean()), good))
+    print("| algorithm and method | score | each seed | weight on the good rows |\n|---|---|---|---|")
+    for name, pairs in lines.items():
+        scores, goods = zip(*pairs, strict=True)
+        print(f"| {name} | {np.mean(scores):.1f} | {', '.join(f'{s:.0f}' for s in scores)} | {np.mean(goods):.0%} |")
+    kept = {"score 0 and 100": toy.references(), "runs": found}
+    (Path(__file__).parent / "returns.json").write_text(json.dumps(kept))
+
+
+if __name__ == "__main__":
+    main()
