@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,9 +19,11 @@ from grids import SHORT, failed, formula, noise, planned, result, write
 
 from winnow import stats
 from winnow.bench import plan, results
+from winnow.bench.studies import STUDIES
 from winnow.cli import main
 from winnow.data.names import all_names, suites
-from winnow.report import gains, numbers, origin, published, tables
+from winnow.methods import record
+from winnow.report import gains, numbers, origin, published, studies, tables
 from winnow.report.runs import Run, read
 
 TWO = ("hopper-random-expert-5%", "walker2d-random-medium-10%")
@@ -73,6 +76,29 @@ def test_published_iqms_are_those_of_the_papers_figures(suite, algorithm, expect
 def test_a_published_iqm_needs_all_datasets():
     assert published.iqm([*TWO, "mine"], "iql", "aw") is None
     assert published.iqm([], "iql", "aw") is None
+
+
+def test_the_papers_smaller_tables():
+    """Sums of the columns of its tables, and its words: OptiDICE's brackets are all less the same score of a set."""
+    lines = list(published._lines("published_studies.csv"))
+    assert Counter(line["table"] for line in lines) == {"1": 12, "2": 48, "3": 4}
+    assert all(line["variant"] in {one.label for one in STUDIES[line["study"]].variants} for line in lines)
+    assert all(line["dataset"] in all_names() for line in lines)
+
+    def total(study: str, algorithm: str, variant: str) -> float:
+        same = [x for x in lines if (x["study"], x["algorithm"], x["variant"]) == (study, algorithm, variant)]
+        return round(sum(float(one["score"]) for one in same if one["score"]), 1)
+
+    grid = [f"λK={k}, λF={f}" for k in ("0.2", "1.0") for f in ("0.1", "1.0", "5.0")]
+    assert [total("lambda", "cql", one) for one in grid] == [192.2, 166.6, 189.8, 40.3, 30.0, 45.9]
+    assert [total("lambda", "iql", one) for one in grid] == [128.1, 223.8, 209.7, 188.7, 234.1, 246.0]
+    assert [total("optidice-w", "cql", f"OptiDICE-W α={a}") for a in (0.1, 1, 5)] == [7.0, 105.3, 114.2]
+    assert [total("reg-only", "cql", one) for one in ("Reg. only (literal)", "All")] == [58.5, 73.1]
+    less = {(x["dataset"], round(float(x["score"]) - float(x["difference"]), 1)) for x in lines if x["difference"]}
+    assert {score for _, score in less} == {20.8, 57.9, 64.9, 55.1}
+    assert len(less) == 4
+    (lost,) = [(line["dataset"], line["variant"]) for line in lines if not line["score"]]
+    assert lost == ("hopper-random-medium-diverse-5%", "OptiDICE-W α=0.1")
 
 
 # ----------------------------------------------------------------------------------------------------------- numbers
@@ -251,7 +277,149 @@ def test_missing_runs_and_other_versions_are_said(tmp_path):
     assert origin.odd_data(runs) == []
 
 
+def test_what_was_typed_is_told(tmp_path):
+    for number, run in enumerate(planned(TWO)):
+        result(run, command="" if number < 3 else "winnow bench run <mine> --out a").save(tmp_path)
+    assert origin.typed(runs_in(tmp_path)) == {"winnow bench run <mine> --out a": 15}
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path), "--html", str(page)]) == 0
+    assert "<code>winnow bench run &lt;mine&gt; --out a</code> (15 runs)" in page.read_text()
+
+
+# ------------------------------------------------------------------------------------------------------------ studies
+
+
+def study(folder: Path, name: str, scored: Any = formula, **options: Any) -> Path:
+    """The results of a study, made up."""
+    one = STUDIES[name]
+    how = plan.How(steps=1_000, chunk=200, evaluation=SHORT)
+    return write(folder, one.runs(one.entries(), 3, how, **options), scored)
+
+
+def strong(run: plan.Planned) -> float:
+    """A score that depends on λK and λF, where there are any."""
+    said = record(run.weighter)
+    return 50 - 20 * said.get("lambda_k", 0.0) + 2 * said.get("lambda_f", 0.0) + noise(run, 1.0)
+
+
+def test_a_study_is_told_by_its_variants(tmp_path):
+    runs = runs_in(study(tmp_path, "lambda", strong))
+    assert [one.name for one in studies.held(runs)] == ["lambda"]
+    told = studies.told(STUDIES["lambda"], runs)
+    assert len(told.runs) == len(runs) == 168
+    assert told.missing == {}
+    line = next(x for x in told.lines if (x.algorithm, x.label) == ("cql", "λK=0.2, λF=5.0"))
+    mine = [r for r in runs if r.algorithm == "cql" and r.swept == {"weighter.lambda_f": 5.0}]
+    scores = {d: [float(r.score or 0) for r in mine if r.dataset == d] for d in line.scores}
+    assert len(mine) == 12
+    assert line.iqm is not None
+    assert line.iqm == stats.interval(scores, resamples=numbers.RESAMPLES)
+    assert line.published == pytest.approx(stats.iqm([[22.1], [42.1], [60.3], [65.3]]))
+    (base,) = [x for x in told.lines if (x.algorithm, x.label) == ("cql", "uniform")]
+    assert base.published == pytest.approx(stats.iqm([[24.5], [7.2], [5.2], [5.4]]))  # that of the large table
+    (cql,) = [one for one in studies.maps(told) if one.algorithm == "cql"]
+    assert (cql.rows, cql.columns) == ([0.2, 1.0], [0.1, 1.0, 5.0])
+    assert cql.ours[0, 2] == line.iqm.value == np.max(cql.ours)
+    assert cql.paper[0, 2] == line.published
+    assert np.all(np.abs(cql.ours - (50 - 20 * np.array([[0.2], [1]]) + 2 * np.array([0.1, 1, 5]))) < 1.5)
+
+
+def test_a_grids_runs_are_part_of_a_study_and_another_studys_are_not(tmp_path):
+    write(tmp_path, planned(STUDIES["lambda"].datasets, ("cql",), ("uniform", "aw", "dw-uniform"), seeds=3))
+    runs = runs_in(tmp_path)
+    assert studies.held(runs) == []
+    told = studies.told(STUDIES["lambda"], runs)
+    assert {run.label for run in told.runs} == {"uniform", "λK=0.2, λF=0.1"}
+    assert told.missing == {"cql": [one.label for one in STUDIES["lambda"].variants[2:]]}
+    study(tmp_path, "forms", algorithms=["cql"])
+    runs = runs_in(tmp_path)
+    assert [one.name for one in studies.held(runs)] == ["lambda", "forms"]  # the code's form is the grid of λ
+    told = [studies.told(one, runs) for one in studies.held(runs)]
+    assert [len(one.runs) for one in told] == [4 * 7 * 3, 4 * 25 * 3]
+    assert {run.label for run in studies.others(runs, told)} == {"uniform", "aw", "dw-uniform"}
+    groups = studies.groups(told[1])
+    assert [(group.name, group.tried) for group in groups] == [
+        ("paper", 6),
+        ("code", 6),
+        ("dual, λ", 6),
+        ("dual, ε", 6),
+    ]
+    for group in groups:
+        mine = [x.iqm.value for x in told[1].lines if x.iqm and x.label.startswith(group.name.split(",")[0])]
+        assert group.best.iqm is not None
+        assert group.best.iqm.value <= max(mine)
+        assert min(mine) <= group.mean <= group.best.iqm.value
+
+
+def test_a_study_of_smaller_networks_has_no_published_numbers(tmp_path):
+    runs = runs_in(study(tmp_path, "lambda", algorithms=["iql"], sweeps=["algorithm.hidden=16x16"]))
+    (found,) = studies.held(runs)
+    told = studies.told(found, runs)
+    assert {run.label for run in told.runs} == {one.label for one in STUDIES["lambda"].variants}
+    assert all(line.published is None for line in told.lines)
+    (command,) = origin.commands(runs, tmp_path, [found])
+    assert (command.here, command.missing, command.others) == (len(runs), [], 0)
+
+
+def test_the_command_of_a_study_plans_exactly_its_runs(tmp_path, capsys):
+    study(tmp_path, "reg-only")
+    write(tmp_path, planned(TWO))
+    runs = runs_in(tmp_path)
+    first, second = origin.commands(runs, tmp_path, [STUDIES["reg-only"]])
+    assert (first.here, first.missing, first.others) == (24, [], 0)
+    assert (second.here, second.missing, second.others) == (18, [], 0)
+    assert main([*shlex.split(first.text)[1:], "--dry-run", "--no-warm-up"]) == 0
+    assert "24 runs, 24 done; 0 left" in capsys.readouterr().out
+
+
+def test_a_study_in_all_forms(tmp_path, capsys):
+    folder = study(tmp_path / "grid", "lambda", strong)
+    out = {option: tmp_path / f"study.{option}" for option in ("csv", "markdown", "latex")}
+    options = [part for option, path in out.items() for part in (f"--{option}", str(path))]
+    assert main(["report", str(folder), "--study", "study:lambda", *options]) == 0
+    with out["csv"].open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert Counter(line["label"] for line in lines) == {one.label: 24 for one in STUDIES["lambda"].variants}
+    assert {x["published"] for x in lines if x["label"] == "λK=1.0, λF=5.0" and x["algorithm"] == "cql"} == {
+        "7.9", "5.3", "25.4", "7.3"
+    }  # fmt: skip
+    told = studies.told(STUDIES["lambda"], runs_in(folder))
+    (row,) = [r for r in told.rows if (r.dataset, r.algorithm) == ("hopper-random-expert-diverse-5%", "iql")]
+    cell = row.cells["λK=1.0, λF=5.0"]
+    markdown, latex = out["markdown"].read_text(), out["latex"].read_text()
+    assert f"{cell.mean:.1f} ± {cell.spread:.1f} (3)" in markdown
+    assert "<sub>paper 75.1</sub>" in markdown
+    assert STUDIES["lambda"].question in markdown
+    assert r"$\lambda$K=1.0, $\lambda$F=5.0 & " in latex
+    for opening, closing in ("{}", "[]"):
+        assert latex.count(opening) == latex.count(closing)
+    assert latex.count("$") % 2 == 0
+    assert latex.count(r"\begin{") == latex.count(r"\end{")
+    assert not re.search(r"(?<!\\)[%#]", latex.split("\n", 1)[1])
+    assert all(ord(letter) < 0x370 for letter in latex)  # Greek letters are commands
+    capsys.readouterr()
+    assert main(["report", str(folder), "--study", "lambda"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert STUDIES["lambda"].question in shown
+    assert main(["report", str(folder), "--study", "lamda"]) == 2
+    assert "did you mean study:lambda?" in capsys.readouterr().err
+    assert main(["report", str(folder), "--study", "optidice", "--csv", str(out["csv"])]) == 0
+
+
+def test_results_that_are_no_part_of_a_study_get_a_line(tmp_path, capsys):
+    write(tmp_path, planned(TWO, methods=("pf",)))
+    assert main(["report", str(tmp_path), "--study", "lambda"]) == 2
+    assert "no run here is part of it; `winnow bench run study:lambda` does it" in capsys.readouterr().err
+
+
 # -------------------------------------------------------------------------------------------------------------- gains
+
+
+def test_imbalance_and_gain_are_compared_by_rank():
+    points = [(0.1, 5.0), (0.2, 9.0), (0.3, 7.0), (0.4, 20.0), (0.5, 30.0)]
+    assert gains.agreement(points) == pytest.approx(1 - 6 * 2 / (5 * 24))
+    assert gains.agreement(points[:4]) is None
+    assert gains.agreement([(0.1, gain) for _, gain in points]) is None
 
 
 def test_imbalance_comes_from_the_result_or_from_pools_on_disk(tmp_path, monkeypatch):
@@ -581,6 +749,36 @@ def test_a_reader_with_a_keyboard_gets_everywhere(browser, grid_page):
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert browser.run("document.querySelector('figure .wide').tabIndex") == 0
     browser.look()
+
+
+@needs_chromium
+def test_the_page_of_a_study_opens(browser, tmp_path):
+    folder = study(tmp_path / "grid", "lambda", strong)
+    alone, beside = tmp_path / "alone.html", tmp_path / "beside.html"
+    assert main(["report", str(folder), "--study", "lambda", "--html", str(alone)]) == 0
+    write(folder, planned(TWO))
+    assert main(["report", str(folder), "--html", str(beside)]) == 0
+    for page, others in ((alone, False), (beside, True)):
+        outline = Outline(page.read_text())
+        assert {target[1:] for target in outline.targets if target.startswith("#")} <= set(outline.ids)
+        assert len(set(outline.ids)) == len(outline.ids)
+        (said,) = [alt for alt in outline.alts if alt.startswith("Map of the IQM on diverse.")]
+        assert re.search(r"cql λK 0\.2, λF 5: \d+\.\d \(paper 51\.2\)", said)
+        browser.complaints.clear()
+        browser.open(page)
+        browser.run("document.getElementById('study-lambda').scrollIntoView()")
+        assert browser.run("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
+        assert browser.complaints == []
+        assert browser.run("document.getElementById('iqm') !== null") is others
+        tables_of = "document.querySelector('[aria-labelledby=study-lambda]').querySelectorAll('table')"
+        assert browser.run(f"{tables_of}.length") == 3  # the IQMs, and each algorithm's datasets
+        assert browser.run(f"{tables_of}[1].tBodies[0].rows.length") == 7
+        assert browser.run(f"{tables_of}[1].tHead.rows[0].cells.length") == 1 + 4
+        browser.look(width=390, height=800)
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        browser.look()
+    assert len(values(browser, "uniform")) == 4 * 2 + 2
+    assert browser.run("document.querySelectorAll('#scores thead th').length") == 3 + 4  # no variants among the methods
 
 
 @needs_chromium

@@ -40,8 +40,8 @@ def planned(
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """Everything but the time it took."""
-    return dataclasses.asdict(result) | {"seconds": None}
+    """Everything but the time it took and what was typed for it."""
+    return dataclasses.asdict(result) | {"seconds": None, "command": None}
 
 
 def outcomes(folder: Path) -> dict[str, dict[str, Any]]:

@@ -147,6 +147,16 @@ def test_an_error_on_a_node_is_told_in_its_own_words(two, tmp_path):
     assert not library.is_initialized()
 
 
+def test_a_dry_run_reckons_with_the_clusters_devices(two, tmp_path, capsys):
+    line = [*words(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run"]
+    assert main(line) == 0
+    said = capsys.readouterr().out
+    assert "12 runs, 0 done; 12 left in 2 packs" in said
+    assert "on 2 × cpu of the cluster (measured on one of them), without evaluation and checkpoints" in said
+    assert not (tmp_path / "new").exists()
+    assert not library.is_initialized()
+
+
 # ---------------------------------------------------------------------------------------------- without a cluster
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from winnow.bench.plan import Planned
+from winnow.bench.plan import Planned, cut
 from winnow.data.names import parse
 from winnow.envs import cores_here
 from winnow.pack import Pack, Run, advance
@@ -113,6 +113,52 @@ class Costs:
                     turn = 2 * turn if self.on_cpu else turn
             self._speeds[key] = compiling, count * done / spent
         return self._speeds[key]
+
+
+class Need(NamedTuple):
+    """What a pack takes."""
+
+    pack: list[Planned]
+    memory: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reckoned:
+    """What a grid takes."""
+
+    kind: str
+    """The device that it was measured on."""
+    places: int
+    """How many packs are trained at a time."""
+    needs: list[Need]
+
+    @property
+    def seconds(self) -> float:
+        """Until the last pack is trained."""
+        each = [need.seconds for need in self.needs]
+        return max(sum(each) / self.places, max(each, default=0.0))
+
+
+def reckon(
+    device: Any,
+    begun: Sequence[list[Planned]],
+    new: Sequence[list[Planned]],
+    places: int,
+    told: Callable[[int, int], None] = lambda number, count: None,
+) -> Reckoned:
+    """What packs will take: those that were begun as they are, the others in as many parts as fit the device.
+
+    told: hears which pack is being measured, of how many
+    """
+    costs, needs = Costs(device), []
+    packs = list(begun)
+    for pack in new:
+        packs += cut(pack, -(-len(pack) // costs.fitting(pack)))
+    for number, pack in enumerate(packs, 1):
+        told(number, len(packs))
+        needs.append(Need(pack, costs.memory(pack), costs.seconds(pack)))
+    return Reckoned(device.device_kind, places, needs)
 
 
 def _longest(pack: Sequence[Planned]) -> Planned:

@@ -25,7 +25,7 @@ import jax
 
 from winnow.bench.costs import Costs
 from winnow.bench.locks import Taken, is_held, locked
-from winnow.bench.outcome import result_of
+from winnow.bench.outcome import facts, result_of
 from winnow.bench.plan import Planned, cut
 from winnow.bench.results import Result, collect
 from winnow.bench.shelf import Shelf, make_ready
@@ -95,8 +95,11 @@ def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, 
             lines.setdefault(line["run"], []).append(line)
         seconds = (time.monotonic() - began) / len(pack)
         drawn = probabilities([one.run for one in trained])
+        known = {text: facts(data) for text, data in datasets.items()}
         results = [
-            result_of(planned, one, lines.get(planned.name, []), seconds, drawn[one.run.drawing])
+            result_of(
+                planned, one, lines.get(planned.name, []), seconds, drawn[one.run.drawing], known[planned.entry.text]
+            )
             for planned, one in zip(pack, trained, strict=True)
         ]
     for result in results:
@@ -184,10 +187,8 @@ class _Grid:
     still being played."""
 
     def __init__(self, left: Todo, folder: Path, bar: Progress, devices: int) -> None:
-        new = list(left.new)
-        while len(left.begun) + len(new) < devices and (longest := max(new, key=len, default=[]))[1:]:
-            new[new.index(longest) : new.index(longest) + 1] = cut(longest, 2)
-        self.waiting = deque([(pack, False) for pack in left.begun] + [(pack, True) for pack in new])
+        new = [(pack, True) for pack in left.spread(devices)]
+        self.waiting = deque([(pack, False) for pack in left.begun] + new)
         self.folder, self.bar, self.shelf = folder, bar, Shelf()
         self.number, self.count = 0, len(self.waiting)
         self.results: list[Result] = []

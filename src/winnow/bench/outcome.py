@@ -13,6 +13,8 @@ import numpy as np
 from winnow import __version__, envs
 from winnow.bench.plan import Planned, canonical
 from winnow.bench.results import Result, thinned
+from winnow.data.dataset import Dataset
+from winnow.data.imbalance import imbalance
 from winnow.data.scaling import action_transform, unit_transform
 from winnow.training import Trained
 from winnow.types import Array, Batch, State
@@ -22,9 +24,14 @@ SAMPLE = 4096
 
 
 def result_of(
-    planned: Planned, one: Trained, lines: Sequence[dict[str, Any]], seconds: float, probability: np.ndarray
+    planned: Planned,
+    one: Trained,
+    lines: Sequence[dict[str, Any]],
+    seconds: float,
+    probability: np.ndarray,
+    data: dict[str, Any],
 ) -> Result:
-    data = one.run.dataset
+    """The result of a run, where `data` is what is known of its dataset."""
     played = {told.step for told in one.rounds if told.failed is None}
     unplayed = [step for step in planned.how.evaluation.steps(planned.how.steps) if step not in played]
     failure = one.failure
@@ -36,7 +43,7 @@ def result_of(
         name=planned.name,
         method=planned.method,
         **json.loads(canonical({"swept": planned.swept, "config": planned.config})),
-        dataset={"rows": len(data), "episodes": len(data.episodes), "fingerprint": data.fingerprint},
+        dataset=data,
         made_with={
             "winnow": __version__,
             "jax": jax.__version__,
@@ -50,7 +57,14 @@ def result_of(
         metrics=thinned(lines),
         shares={} if failure else shares(one, probability, planned.how.batch_size),
         seconds=round(seconds, 3),
+        command=planned.command,
     )
+
+
+def facts(data: Dataset) -> dict[str, Any]:
+    """What a result says of the data: which it is, and how imbalanced."""
+    said = {"rows": len(data), "episodes": len(data.episodes), "fingerprint": data.fingerprint}
+    return said | ({"rpsv_scaled": imbalance(data).rpsv_scaled} if data.has_episodes else {})
 
 
 def _device() -> Any:

@@ -6,17 +6,15 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import math
-import re
-import typing
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import jax
 
 from winnow import rollouts
+from winnow.bench.settings import Setting, fields_of, word
 from winnow.bench.suites import Entry
 from winnow.data import d4rl
 from winnow.data.names import level, parse
@@ -71,11 +69,13 @@ class Planned:
     method: str
     swept: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Settings that a sweep has changed, as `family.field`."""
+    command: str = ""
+    """What was typed for it: kept with the result, and no part of what decides it."""
 
     @cached_property
     def name(self) -> str:
         """What it is called: dataset, algorithm, method, what was swept, and seed."""
-        changes = [f"{place}={_word(value)}" for place, value in self.swept.items()]
+        changes = [f"{place}={word(value)}" for place, value in self.swept.items()]
         title = record(self.algorithm)["name"]
         return ".".join([self.entry.text, title, self.method, *changes, f"seed{self.seed}"])
 
@@ -128,6 +128,31 @@ def _pool_key(environment: str, policy: str) -> str:
 # --------------------------------------------------------------------------------------------------- the grid
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What is trained on each dataset: an algorithm with a method, in which some settings may be changed."""
+
+    algorithm: str
+    method: str
+    settings: tuple[Setting, ...] = ()
+
+    def parts(self, entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its plug-ins for a dataset, by family, and which settings are not the method's own, as `family.field`."""
+        sampler, weighter = method(self.method, self.algorithm, entry.rows)
+        made: dict[str, Any] = {"algorithm": make_algorithm(self.algorithm, entry.environment)}
+        made |= {"sampler": sampler, "weighter": weighter}
+        changed: dict[str, Any] = {}
+        for setting in self.settings:
+            part = made[setting.family]
+            if setting.field not in fields_of(part):
+                near = ", ".join(fields_of(part)) or "none"
+                raise BadInput(f"{self.method} with {self.algorithm}: has no {setting.place}; there are {near}")
+            made[setting.family], value = setting.applied(part, setting.values[0])
+            if value != getattr(part, setting.field):
+                changed[setting.place] = value
+        return made, changed
+
+
 def grid(
     entries: Sequence[Entry],
     algorithms: Sequence[str],
@@ -135,8 +160,25 @@ def grid(
     seeds: int,
     how: How,
     sweeps: Sequence[str] = (),
+    command: str = "",
 ) -> list[Planned]:
-    """Every dataset with every algorithm, method, swept setting and seed, each once.
+    """Every dataset with every algorithm, method, swept setting and seed, each once."""
+    for option, words in {"--algorithms": algorithms, "--methods": methods}.items():
+        if not words:
+            raise BadInput(f"{option} is empty; name at least one")
+    kinds = [Kind(algorithm, title) for algorithm, title in itertools.product(algorithms, methods)]
+    return planned(entries, kinds, seeds, how, sweeps, command)
+
+
+def planned(
+    entries: Sequence[Entry],
+    kinds: Sequence[Kind],
+    seeds: int,
+    how: How,
+    sweeps: Sequence[str] = (),
+    command: str = "",
+) -> list[Planned]:
+    """Every dataset with every kind, swept setting and seed, each once: what comes twice is planned as it comes first.
 
     A sweep is FAMILY.FIELD=VALUE,VALUE,… where the family is algorithm, sampler or weighter; several are combined.
     It holds for every run that has the field; the others are planned once.
@@ -144,29 +186,29 @@ def grid(
     how.check()
     if seeds < 1:
         raise BadInput(f"seeds is {seeds}; it must be at least 1")
-    for option, words in {"--algorithms": algorithms, "--methods": methods}.items():
-        if not words:
-            raise BadInput(f"{option} is empty; name at least one")
-    wanted = [Sweep.parse(text) for text in sweeps]
+    wanted = [Setting.parse(text) for text in sweeps]
     if twice := [sweep for number, sweep in enumerate(wanted) if sweep.place in {s.place for s in wanted[:number]}]:
         raise BadInput(f"--sweep {twice[0].place}: is given twice; put all its values in one, with commas")
-    used: set[Sweep] = set()
+    if fixed := {one.place for kind in kinds for one in kind.settings} & {sweep.place for sweep in wanted}:
+        raise BadInput(f"--sweep {min(fixed)}: the study sets it itself; sweep it in a grid of its own")
+    used: set[Setting] = set()
     known: set[str] = set()
     runs: dict[str, Planned] = {}
-    for entry, algorithm, title in itertools.product(entries, algorithms, methods):
-        sampler, weighter = method(title, algorithm, entry.rows)
-        parts = {"algorithm": make_algorithm(algorithm, entry.environment), "sampler": sampler, "weighter": weighter}
-        fitting = [sweep for sweep in wanted if sweep.field in _fields(parts[sweep.family])]
+    for entry, kind in itertools.product(entries, kinds):
+        parts, changed = kind.parts(entry)
+        fitting = [sweep for sweep in wanted if sweep.field in fields_of(parts[sweep.family])]
         used.update(fitting)
         for values in itertools.product(*(sweep.values for sweep in fitting)):
-            made, swept = dict(parts), {}
+            made, swept = dict(parts), dict(changed)
             for sweep, text in zip(fitting, values, strict=True):
                 made[sweep.family], swept[sweep.place] = sweep.applied(made[sweep.family], text)
             _check(*made.values())
+            if any(place.startswith("sampler.") for place in swept):
+                _draws(made["sampler"])
             for seed in range(seeds):
-                run = Planned(entry, **made, seed=seed, how=how, method=title, swept=swept)
+                run = Planned(entry, **made, seed=seed, how=how, method=kind.method, swept=swept, command=command)
                 runs.setdefault(run.id, run)
-            known.update({f"{family}.{field}" for family, part in made.items() for field in _fields(part)})
+            known.update({f"{family}.{field}" for family, part in made.items() for field in fields_of(part)})
     if unused := [sweep for sweep in wanted if sweep not in used]:
         near = [place for place in sorted(known) if place.startswith(f"{unused[0].family}.")] or sorted(known)
         raise BadInput(f"--sweep {unused[0].place}: no run here has that field; there are {', '.join(near)}")
@@ -175,64 +217,15 @@ def grid(
 
 @lru_cache(maxsize=4096)
 def _check(algorithm: Algorithm, sampler: Sampler, weighter: Weighter) -> None:
-    """Refuse settings outside their range. A sampler says so when it is asked for probabilities: of made-up rows."""
+    """Refuse settings outside their range."""
     for family, part in {"algorithm": algorithm, "sampler": sampler, "weighter": weighter}.items():
         check_settings(part, family)
+
+
+@lru_cache(maxsize=4096)
+def _draws(sampler: Sampler) -> None:
+    """Refuse settings of a sampler, which says so when it is asked for probabilities: of made-up rows."""
     sampler.probabilities(Entry(parse("hopper-random")).stand_in(200))
-
-
-# ----------------------------------------------------------------------------------------------------- sweeps
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Several values of one setting."""
-
-    family: Literal["algorithm", "sampler", "weighter"]
-    field: str
-    values: tuple[str, ...]
-
-    @property
-    def place(self) -> str:
-        return f"{self.family}.{self.field}"
-
-    @classmethod
-    def parse(cls, text: str) -> Sweep:
-        match = re.fullmatch(r"(algorithm|sampler|weighter)\.(\w+)=(.+)", text)
-        if not match:
-            raise BadInput(f"--sweep {text}: is not FAMILY.FIELD=VALUE,…; write it like weighter.lambda_k=0.2,1")
-        family, field, values = match.groups()
-        return cls(typing.cast(Any, family), field, tuple(dict.fromkeys(values.split(","))))
-
-    def applied(self, part: Any, text: str) -> tuple[Any, Any]:
-        """The plug-in with this value, and the value."""
-        value = _value(text, typing.get_type_hints(type(part))[self.field], f"--sweep {self.place}={text}")
-        return dataclasses.replace(part, **{self.field: value}), value
-
-
-def _fields(part: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(part))
-
-
-def _value(text: str, kind: Any, where: str) -> Any:
-    """A word of the command line as a value of a setting's type. The sizes of layers are joined with x: 256x256."""
-    try:
-        if kind is float:
-            if not math.isfinite(value := float(text)):
-                raise ValueError
-            return value
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if typing.get_origin(kind) is tuple:
-            return tuple(int(part) for part in text.split("x"))
-        return int(text) if kind is int else text  # a choice of words is checked with the ranges
-    except (ValueError, KeyError) as error:
-        words = {float: "a number", bool: "true or false", int: "a whole number"}
-        raise BadInput(f"{where}: must be {words.get(kind, 'whole numbers joined with x, like 256x256')}") from error
-
-
-def _word(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 # ------------------------------------------------------------------------------------------------------ packs

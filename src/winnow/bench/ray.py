@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from winnow.bench.costs import Reckoned
 from winnow.bench.local import Done, claimed, run_pack
 from winnow.bench.locks import locked
 from winnow.bench.plan import Planned, cut
@@ -62,6 +63,17 @@ def run(
         total = sum(run.how.steps for run in left.runs)
         with connected(address), Progress(total, shown=progress) as bar:
             return Done(left.done, _Grid(left, folder, shared, total, bar).run())
+
+
+def reckon(left: Todo, address: str = "auto") -> Reckoned:
+    """What these packs will take on a cluster, measured on one of its devices."""
+    with connected(address):
+        asked, places = share_of_a_node(ray.nodes())
+        task: Any = ray.remote(max_retries=RETRIES, **asked)(measure)
+        try:
+            return ray.get(task.remote(left.begun, left.spread(places), max(1, places)))
+        except RayError as error:
+            raise BadInput(f"--ray-address {address}: the cluster can't measure packs ({error})") from error
 
 
 @contextlib.contextmanager
@@ -124,6 +136,15 @@ def work(pack: Sequence[Planned], number: int, folder: Path | None, data: str | 
         return run_pack(first, Path(place), bar=bar)
 
 
+def measure(begun: Sequence[list[Planned]], new: Sequence[list[Planned]], places: int) -> Reckoned:
+    """The task of a dry run."""
+    import jax
+
+    from winnow.bench.costs import reckon
+
+    return reckon(jax.local_devices()[0], begun, new, places)
+
+
 class _Told(Progress):
     """A bar that is shown elsewhere: tells now and then how many run-steps are done."""
 
@@ -180,10 +201,7 @@ class _Grid:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self.tally: Any = ray.remote(num_cpus=0)(Tally).options(scheduling_strategy=here).remote()
         self.task: Any = ray.remote(max_retries=RETRIES, scheduling_strategy="SPREAD", **asked)(work)
-        new = list(left.new)
-        while len(left.begun) + len(new) < places and (longest := max(new, key=len, default=[]))[1:]:
-            new[new.index(longest) : new.index(longest) + 1] = cut(longest, 2)
-        self.waiting = [*left.begun, *new]
+        self.waiting = [*left.begun, *left.spread(places)]
 
     def run(self) -> list[Result]:
         try:

@@ -54,6 +54,8 @@ class Result:
     """The part of a batch's weight that fell on each source at the end of training, in the mean over batches."""
     seconds: float
     """Its part of the time that its pack took in the call that finished it."""
+    command: str = ""
+    """What was typed in the call that finished it; nothing where it was planned from Python."""
 
     @property
     def finished(self) -> bool:

@@ -30,6 +30,9 @@ SIZES = {
 
 PAPER = "paper"
 """All suites."""
+ALGORITHMS = ("iql", "cql", "td3bc")
+METHODS = ("uniform", "aw", "pf", "dw-aw", "dw-uniform", "dual-aw")
+"""What is trained on each dataset of a suite if nothing else is said."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from winnow import __version__, training
 from winnow.bench.locks import is_held
-from winnow.bench.plan import Planned, digest
+from winnow.bench.plan import Planned, cut, digest
 from winnow.files import write_text
 
 
@@ -54,6 +54,13 @@ class Todo:
     @property
     def runs(self) -> list[Planned]:
         return [run for pack in self.packs for run in pack]
+
+    def spread(self, places: int) -> list[list[Planned]]:
+        """The new packs, the longest of them halved until there is a pack for every place."""
+        new = list(self.new)
+        while len(self.begun) + len(new) < places and (longest := max(new, key=len, default=[]))[1:]:
+            new[new.index(longest) : new.index(longest) + 1] = cut(longest, 2)
+        return new
 
 
 def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> Todo:

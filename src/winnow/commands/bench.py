@@ -1,10 +1,14 @@
-"""`winnow bench run`: a grid of datasets, algorithms, methods and seeds, trained in packs and played."""
+"""`winnow bench run`: a grid of datasets, algorithms, methods and seeds, trained in packs and played, or a study.
+`winnow bench list`: which suites and studies there are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import inspect
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -12,6 +16,7 @@ from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 
 if TYPE_CHECKING:
+    from winnow.bench.costs import Reckoned
     from winnow.bench.results import Result
     from winnow.bench.todo import Todo
 
@@ -21,8 +26,8 @@ def run(
     /,
     *,
     out: Path,
-    algorithms: str = "iql,cql,td3bc",
-    methods: str = "uniform,aw,pf,dw-aw,dw-uniform,dual-aw",
+    algorithms: str | None = None,
+    methods: str | None = None,
     seeds: int = 3,
     steps: int = 1_000_000,
     batch_size: int = 256,
@@ -50,10 +55,11 @@ def run(
 
     Args:
         suite: mixed, diverse, small, d4rl-mujoco, d4rl-antmaze, d4rl-kitchen, d4rl-adroit, paper (all 113), or names
-            of datasets.
+            of datasets. Or study:NAME (`winnow bench list` shows them): then the study says what is trained, and
+            suites or datasets beside it take the place of its own.
         out: A folder for the results, and for what is not finished.
-        algorithms: Names with commas between them.
-        methods: Names with commas between them.
+        algorithms: Names with commas between them. Without it iql,cql,td3bc, or those of the study.
+        methods: Names with commas between them. Without it uniform,aw,pf,dw-aw,dw-uniform,dual-aw, or all of the study.
         seeds: Runs of each kind, with seeds 0, 1, …
         steps: Updates of each run.
         batch_size: Rows drawn for each update.
@@ -69,31 +75,45 @@ def run(
         largest_pack: Runs in one program at the most. Without it, what fits the device, up to 256 (on a CPU 16).
         shard: Which part of the grid to do, and of how many: 3/8. Every part may use the same folder, or its own.
         retry_failed: Train runs again whose result is that they failed.
-        dry_run: Show the packs, what they take and what is done already, and train nothing.
+        dry_run: Show the packs, what they take and what is done already, and train nothing. With --on ray, what they
+            take is measured on a device of the cluster.
         warm_up: Measure programs of every shape for a second, to say how long a dry run's packs would take.
         on: Where to train: on all devices of this machine, or on a Ray cluster, a pack on each of its GPUs (or nodes).
         ray_address: HOST:PORT of the cluster, or ray://HOST:PORT. Without it $RAY_ADDRESS, or this machine's cluster.
         ray_shared: OUT is the same folder on every node: a pack whose node dies goes on from its last checkpoint.
             Without it the pack begins anew.
     """
-    from winnow.bench import local, plan, suites
+    command = typed(locals())
+    from winnow.bench import local, plan, studies, suites
 
     number, count = _part(shard)
     if evaluation.keep:
         raise BadInput("--evaluation.keep: a grid keeps results, not policies; `winnow train` keeps both")
     if largest_pack is not None and largest_pack < 1:
         raise BadInput(f"--largest-pack is {largest_pack}; it must be at least 1")
-    entries = suites.chosen(
-        suites.entries(suite, rows=rows, version=version), _words(environments), _words(levels), _numbers(shares)
-    )
     how = plan.How(steps, batch_size, chunk, evaluation)
-    runs = plan.grid(entries, _words(algorithms), _words(methods), seeds, how, sweep)
+    filters = _words(environments), _words(levels), _numbers(shares)
+    asked, words = studies.divided(suite)
+    named = suites.entries(words, rows=rows, version=version) if words or not asked else []
+    if asked:
+        kinds = {"algorithms": _words(algorithms or ""), "methods": _words(methods or "")}
+        each = [(study, named or study.entries(rows=rows, version=version)) for study in asked]
+        every = [
+            study.runs(suites.chosen(some, *filters), seeds, how, **kinds, sweeps=sweep, command=command)
+            for study, some in each
+        ]
+        runs = list({run.id: run for some in every for run in some}.values())
+    else:
+        trained = suites.ALGORITHMS if algorithms is None else _words(algorithms)
+        drawn = suites.METHODS if methods is None else _words(methods)
+        runs = plan.grid(suites.chosen(named, *filters), trained, drawn, seeds, how, sweep, command)
     packs = plan.shard(runs, number, count, largest_pack or plan.LARGEST)
     if dry_run:
         from winnow.bench.todo import todo
 
         left = todo(packs, out, local.finished(out, retry_failed=retry_failed, move=False))
-        show(left, sum(map(len, packs)), warm_up)
+        found = reckoned(left, ray_address if on == "ray" else None) if warm_up and left.packs else None
+        show(left, sum(map(len, packs)), found, cluster=on == "ray")
         return
     if on == "ray":
         from winnow.bench import ray
@@ -106,6 +126,31 @@ def run(
 
         done = local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
     summarise(done.results, done.before, out)
+
+
+def typed(asked: Mapping[str, Any]) -> str:
+    """The command that asks for this, without what is as usual."""
+    words = ["winnow", "bench", "run", *asked["suite"]]
+    usual = {name: one.default for name, one in inspect.signature(run).parameters.items() if name != "suite"}
+    for name, value in asked.items():
+        if name == "suite" or value == usual[name]:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, Evaluation):
+            for field in dataclasses.fields(value):
+                if (part := getattr(value, field.name)) != getattr(usual[name], field.name):
+                    words += _option(f"{flag}.{field.name.replace('_', '-')}", part)
+        else:
+            for one in value if isinstance(value, tuple) else (value,):
+                words += _option(flag, one)
+    return shlex.join(words)
+
+
+def _option(flag: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        *parents, last = flag.removeprefix("--").split(".")
+        return [flag if value else "--" + ".".join([*parents, f"no-{last}"])]
+    return [flag, str(value)]
 
 
 def _words(text: str) -> list[str]:
@@ -126,45 +171,62 @@ def _part(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def show(left: Todo, total: int, warm_up: bool) -> None:
-    """The packs that are left to do, and what they will take."""
+def reckoned(left: Todo, cluster: str | None) -> Reckoned:
+    """What the packs that are left will take: on this machine's devices, or on a cluster's."""
+    from rich.console import Console
+
+    console = Console()
+    if cluster is not None:
+        from winnow.bench import ray
+
+        with console.status("measuring packs on a device of the cluster"):
+            return ray.reckon(left, cluster)
     import jax
+
+    from winnow.bench.costs import reckon
+
+    devices = jax.local_devices()
+    with console.status("measuring packs") as status:
+        return reckon(
+            devices[0],
+            left.begun,
+            left.spread(len(devices)),
+            len(devices),
+            lambda number, count: status.update(f"measuring pack {number} of {count}"),
+        )
+
+
+def show(left: Todo, total: int, found: Reckoned | None, cluster: bool) -> None:
+    """The packs that are left to do, and what they will take, where it was measured."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from winnow.bench.costs import Costs
-    from winnow.bench.plan import cut
     from winnow.bench.shelf import missing
     from winnow.methods import record
 
-    devices = jax.local_devices()
-    costs, console = Costs(devices[0]), Console()
-    packs = list(left.begun)
-    for pack in left.new:
-        packs += cut(pack, -(-len(pack) // costs.fitting(pack))) if warm_up else [pack]
+    console = Console()
+    packs = [need.pack for need in found.needs] if found else left.packs
     table = Table(box=None, header_style="bold")
-    for title in ("pack", "runs", "algorithm", "weights", "environments", *(("memory", "time") if warm_up else ())):
+    for title in ("pack", "runs", "algorithm", "weights", "environments", *(("memory", "time") if found else ())):
         table.add_column(title, justify="right" if title in ("pack", "runs", "memory", "time") else "left")
-    seconds = 0.0
     for number, pack in enumerate(packs, 1):
         places = dict.fromkeys(run.entry.environment for run in pack)
         cells = [str(number), str(len(pack)), *(record(part)["name"] for part in (pack[0].algorithm, pack[0].weighter))]
         cells.append(", ".join(places) + (" (begun)" if number <= len(left.begun) else ""))
-        if warm_up:
-            with console.status(f"measuring pack {number} of {len(packs)}"):
-                memory, needed = costs.memory(pack), costs.seconds(pack)
-            seconds += needed
-            cells += [f"{memory / 1e9:.2f} GB", duration(needed)]
+        if found:
+            need = found.needs[number - 1]
+            cells += [f"{need.memory / 1e9:.2f} GB", duration(need.seconds)]
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print(f"{total:,} runs, {left.done:,} done; {len(left.runs):,} left in {len(packs)} packs", highlight=False)
-    if packs and warm_up:
-        kinds = f"{len(devices)} × {devices[0].device_kind}"
-        words = f"about {duration(seconds / len(devices))} on {kinds}, without evaluation and checkpoints"
-        console.print(words, highlight=False)
+    if packs and found:
+        words = f"about {duration(found.seconds)} on {found.places} × {found.kind}"
+        where = " of the cluster (measured on one of them)" if cluster else ""
+        console.print(f"{words}{where}, without evaluation and checkpoints", highlight=False, soft_wrap=True)
     if sources := missing(left.runs):
-        console.print(Text(f"to be made or fetched first: {', '.join(sources)}"))
+        where = "not on this machine; every node makes or fetches its own" if cluster else "to be made or fetched first"
+        console.print(Text(f"{where}: {', '.join(sources)}"))
 
 
 def duration(seconds: float) -> str:
@@ -182,3 +244,33 @@ def summarise(results: Sequence[Result], before: int, out: Path) -> None:
     if len(failed) > 10:
         print(f"… and {len(failed) - 10} more failed")
     print(f"{len(results):,} runs are done and {before:,} were done before; their results are in {out / 'results'}")
+
+
+def list_() -> None:
+    """The suites and studies that `winnow bench run` knows, with what each asks and how many runs it is."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from winnow.bench import suites
+    from winnow.bench.studies import STUDIES
+    from winnow.bench.study import PREFIX
+    from winnow.data import names
+
+    console, usual = Console(), inspect.signature(run).parameters["seeds"].default
+    grid = len(suites.ALGORITHMS) * len(suites.METHODS) * usual
+    table = Table(box=None, header_style="bold")
+    for title in ("suite", "datasets", f"runs with {usual} seeds"):
+        table.add_column(title, justify="left" if title == "suite" else "right")
+    for suite in (*names.suites(), suites.PAPER):
+        count = len(suites.entries([suite]))
+        table.add_row(suite, f"{count:,}", f"{count * grid:,}")
+    console.print(table)
+    for study in STUDIES.values():
+        datasets = len(study.entries())
+        runs = datasets * len(study.cells()) * usual
+        count = f"{datasets} datasets, {', '.join(study.algorithms)}, {runs:,} runs with {usual} seeds"
+        console.print(Text.assemble("\n", (PREFIX + study.name, "bold"), f"  {count}"))
+        console.print(Padding(Text(study.question), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"paper: {study.paper}", style="dim"), (0, 0, 0, 2)))

@@ -19,11 +19,13 @@ def report(
     markdown: Path | None = None,
     latex: Path | None = None,
     csv: Path | None = None,
+    study: str | None = None,
 ) -> None:
     """Statistics of a grid: IQMs with intervals, every dataset, curves and weights, beside the published numbers.
 
     Without an option it prints the IQMs. Runs that were trained or played differently are never averaged. Nothing in
-    the folder is changed.
+    the folder is changed. Studies (see `winnow bench list`) of which all variants are there have a section of their
+    own.
 
     Args:
         folder: The folder that `winnow bench run --out` has written to.
@@ -31,6 +33,7 @@ def report(
         markdown: The IQMs and the table of all datasets.
         latex: The same for LaTeX (booktabs, longtable).
         csv: Every run's score, a line each.
+        study: Only the runs of this study, called as it calls them, also where some are missing.
     """
     asked = {"--html": html, "--markdown": markdown, "--latex": latex, "--csv": csv}
     wanted = {option: path.resolve() for option, path in asked.items() if path is not None}
@@ -39,28 +42,35 @@ def report(
     if inside := [str(path) for path in wanted.values() if path.parent == (folder / "results").resolve()]:
         raise BadInput(f"{inside[0]}: lies among the results, where it would be taken for one; choose another place")
 
+    from winnow.bench.studies import named
+    from winnow.bench.study import PREFIX
     from winnow.files import write_text
-    from winnow.report import numbers, page, tables
+    from winnow.report import numbers, page, published, studies, tables
     from winnow.report.runs import read
 
+    chosen = named(study.removeprefix(PREFIX)) if study else None
     skipped: list[str] = []
     runs = read(folder, skipped.append)
     for said in skipped:
         print(f"winnow report: {said}", file=sys.stderr)
+    told = [studies.told(one, runs) for one in ([chosen] if chosen else studies.held(runs))]
+    paper = told[0].paper if chosen else published.score
     if csv:
-        write_text(csv, tables.scores(runs))
+        write_text(csv, tables.scores(told[0].runs if chosen else runs, paper))
+    runs = told[0].runs if chosen else studies.others(runs, told)
     if wanted.keys() != {"--csv"}:
-        lines = numbers.lines(runs)
+        lines = [] if chosen else numbers.lines(runs)
         if not wanted:
-            tables.show(lines)
+            tables.show(lines, told)
         if html or markdown or latex:
-            rows = numbers.rows(runs)
+            rows = told[0].rows if chosen else numbers.rows(runs)
             if html:
-                page.write(html, folder, runs, lines, rows, skipped)
+                every = told[0].lines if chosen else lines
+                page.write(html, folder, runs, every, rows, skipped, told, only=bool(chosen))
             if markdown:
-                write_text(markdown, tables.markdown(runs, lines, rows))
+                write_text(markdown, tables.markdown(runs, lines, rows, told))
             if latex:
-                write_text(latex, tables.latex(runs, lines, rows))
+                write_text(latex, tables.latex(runs, lines, rows, told))
     for option, path in asked.items():
         if path:
             print(f"{option[2:]} {path} ({path.stat().st_size / 1e6:.2f} MB)")

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from winnow.bench.plan import identity
-from winnow.data.catalogue import on_disk, open_named
+from winnow.data.catalogue import mixture, on_disk, open_named
 from winnow.data.dataset import Dataset
-from winnow.data.names import level, parse
-from winnow.data.recipes import build
+from winnow.data.imbalance import imbalance as measure
+from winnow.data.names import parse
 from winnow.errors import BadInput
 from winnow.report.numbers import BASE, Row
 from winnow.report.runs import Run
+
+FEW = 5
+"""With fewer datasets a rank correlation says nothing."""
 
 
 class Gain(NamedTuple):
@@ -41,6 +44,17 @@ def gains(rows: Sequence[Row], imbalance: dict[str, float]) -> list[Gain]:
     ]
 
 
+def agreement(points: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation of imbalance and gain; None where there are too few datasets or no spread."""
+    from scipy.stats import spearmanr
+
+    rpsv, gain = [x for x, _ in points], [y for _, y in points]
+    if len(points) < FEW or len(set(rpsv)) < 2 or len(set(gain)) < 2:
+        return None
+    found: Any = spearmanr(rpsv, gain)
+    return float(found.statistic)
+
+
 def imbalance(runs: Sequence[Run]) -> dict[str, float]:
     """RPSV of each dataset's returns, scaled to [0, 1] by the least and the greatest: what its result says, or where
     that is nothing, of the very pools on this machine, if they are here."""
@@ -63,19 +77,12 @@ def _measured(run: Run) -> float | None:
         data = _open(run.dataset)
     except BadInput:
         return None
-    low, high = float(data.returns.min()), float(data.returns.max())
-    if high <= low:
-        return 0.0
-    scaled = (data.returns - low) / (high - low)
-    return float((np.maximum(scaled - scaled.mean(), 0) ** 2).mean())
+    return measure(data).rpsv_scaled
 
 
 def _open(text: str) -> Dataset:
     name = parse(text)
-    if name.recipe is None:
-        return _pool(text)
-    low, high = name.sources
-    return build(name.recipe, _pool(low), _pool(high), level(low), level(high), text)
+    return mixture(name, {source: _pool(source) for source in name.sources}) if name.sources else _pool(text)
 
 
 @lru_cache(maxsize=3)  # those of one environment

@@ -9,6 +9,7 @@ import numpy as np
 
 from winnow import stats
 from winnow.report import published
+from winnow.report.published import Paper
 from winnow.report.runs import Run, labels
 from winnow.stats import Comparison, Estimate, Profile
 
@@ -87,16 +88,16 @@ class Row:
 # ----------------------------------------------------------------------------------------------------------- suites
 
 
-def lines(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Line]:
-    """Every suite, algorithm and method, in order."""
+def lines(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = published.score) -> list[Line]:
+    """Every suite, algorithm and method, in order, beside what was published of it."""
     return [
         line
         for (suite, algorithm), some in grouped(runs, "suite", "algorithm").items()
-        for line in _lines(suite, algorithm, some, resamples)
+        for line in _lines(suite, algorithm, some, resamples, paper)
     ]
 
 
-def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int) -> list[Line]:
+def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int, paper: Paper) -> list[Line]:
     by_label = {label: [run for run in runs if run.label == label] for label in labels(runs)}
     scores = {label: scores_of(some) for label, some in by_label.items()}
     best = _leader(scores, by_label, resamples)
@@ -111,11 +112,11 @@ def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int) -> list[
                 label,
                 mine,
                 stats.interval(mine, resamples=resamples) if mine else None,
-                published.iqm(mine, algorithm, label),
+                published.iqm(mine, algorithm, label, paper),
                 failed,
                 float(stats.iqm(scores_of(some, failed=0.0))) if failed else None,
                 _compare(mine, scores[BASE], shared, resamples) if shared else None,
-                published.gain(shared, algorithm, label, BASE),
+                published.gain(shared, algorithm, label, BASE, paper),
                 len(shared),
                 label == best,
             )
@@ -161,7 +162,7 @@ def profile(line: Line, top: float, resamples: int = RESAMPLES // 5) -> Profile:
 # --------------------------------------------------------------------------------------------------------- datasets
 
 
-def rows(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Row]:
+def rows(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = published.score) -> list[Row]:
     """Every dataset and algorithm, in order."""
     found = []
     for (suite, dataset, algorithm), some in grouped(runs, "suite", "dataset", "algorithm").items():
@@ -169,7 +170,7 @@ def rows(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Row]:
             label: Cell(
                 [run.score for run in same if run.score is not None],
                 sum(run.failure is not None for run in same),
-                published.score(dataset, algorithm, label),
+                paper(dataset, algorithm, label),
             )
             for label in labels(some)
             if (same := [run for run in some if run.label == label])

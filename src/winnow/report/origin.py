@@ -10,10 +10,12 @@ from pathlib import Path
 
 from winnow.bench import plan, suites
 from winnow.bench.plan import How, canonical
+from winnow.bench.study import PREFIX, Study
 from winnow.data import names
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 from winnow.report.runs import Run, protocol
+from winnow.report.studies import matched
 
 MOST = 5
 """Commands for one way of training, at the most."""
@@ -32,12 +34,27 @@ class Command:
     """Runs that this version of winnow would not plan so: they were made with other settings or another version."""
 
 
-def commands(runs: Sequence[Run], folder: Path) -> list[Command]:
-    """For each way of training one command, or as few as plan all its runs with the fewest that have no result."""
+def commands(runs: Sequence[Run], folder: Path, studies: Sequence[Study] = ()) -> list[Command]:
+    """For each way of training one command, or as few as plan all its runs with the fewest that have no result; for
+    runs of these studies, one for each study."""
     ways: dict[str, list[Run]] = {}
     for run in runs:
         ways.setdefault(canonical(protocol(run)), []).append(run)
-    return [command for some in ways.values() for command in _commands(some, folder)]
+    found: list[Command] = []
+    for some in ways.values():
+        left, done = some, []
+        for study in studies:
+            if mine := matched(study, some)[0]:
+                done.append(_command(mine, folder, study))
+                theirs = {run.id for run in mine}
+                left = [run for run in left if run.id not in theirs]
+        found += done + (_commands(left, folder) if left else [])
+    return found
+
+
+def typed(runs: Sequence[Run]) -> dict[str, int]:
+    """What was typed for the runs, where their results say so, and for how many; the most frequent first."""
+    return dict(Counter(run.command for run in runs if run.command).most_common())
 
 
 def _commands(runs: list[Run], folder: Path) -> list[Command]:
@@ -74,12 +91,17 @@ def _by_sweep(runs: list[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def _command(runs: list[Run], folder: Path) -> Command:
+def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Command:
     options: dict[str, str] = {}
     words, rows, version = _datasets(list(dict.fromkeys(run.dataset for run in runs)))
     algorithms, methods = ([*dict.fromkeys(getattr(run, what) for run in runs)] for what in ("algorithm", "method"))
     seeds = max(run.seed for run in runs) + 1
     options |= {"algorithms": ",".join(algorithms), "methods": ",".join(methods), "seeds": str(seeds)}
+    if study:
+        own = {entry.text for entry in study.entries(rows=rows, version=version)}
+        words = [] if own == {run.dataset for run in runs} else words
+        methods = [] if {one.method for one in study.variants} == set(methods) else methods
+        options |= {"methods": ",".join(methods)}
     asked, usual = protocol(runs[0]), How()
     options |= {name.replace("_", "-"): str(asked[name]) for name in ("steps", "batch_size", "chunk")}
     played = asked["evaluation"] or {}
@@ -93,15 +115,27 @@ def _command(runs: list[Run], folder: Path) -> Command:
     swept: dict[str, dict[str, None]] = {}
     for run in runs:
         for place, value in run.swept.items():
+            if study and place in study.places:
+                continue
             swept.setdefault(place, {})["x".join(map(str, value)) if isinstance(value, list) else str(value)] = None
     sweeps = [f"{place}={','.join(values)}" for place, values in swept.items()]
-    parts = [*words, *(part for name, value in options.items() for part in (f"--{name}", value))]
+    named = [f"{PREFIX}{study.name}"] if study else []
+    parts = [*named, *words, *(part for name, value in options.items() if value for part in (f"--{name}", value))]
     parts += [part for sweep in sweeps for part in ("--sweep", sweep)]
     text = f"winnow bench run {shlex.join([*parts, '--out', str(folder)])}"
     try:
         how = How(asked["steps"], asked["batch_size"], asked["chunk"], Evaluation(**played))
-        entries = suites.entries(words, rows=rows, version=version)
-        planned = {run.id: run.name for run in plan.grid(entries, algorithms, methods, seeds, how, sweeps)}
+        if study:
+            entries = (
+                suites.entries(words, rows=rows, version=version)
+                if words
+                else study.entries(rows=rows, version=version)
+            )
+            every = study.runs(entries, seeds, how, algorithms=algorithms, methods=methods, sweeps=sweeps)
+        else:
+            entries = suites.entries(words, rows=rows, version=version)
+            every = plan.grid(entries, algorithms, methods, seeds, how, sweeps)
+        planned = {run.id: run.name for run in every}
     except (BadInput, TypeError):
         return Command(text, 0, [], len(runs))
     here = {run.id for run in runs}

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from winnow import __version__, figures, pages
-from winnow.figures import Band, Bar
-from winnow.report import gains, numbers, origin, published, tables
+from winnow.figures import Band
+from winnow.report import gains, numbers, origin, published, study_page, tables
+from winnow.report.blocks import iqms, picture, value
 from winnow.report.numbers import Line, Row
 from winnow.report.runs import Run, labels
+from winnow.report.studies import Told
 from winnow.report.tables import interval, number
 
 NAMED = 50
@@ -23,37 +25,49 @@ NAMED = 50
 
 
 def write(
-    path: Path, folder: Path, runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], skipped: Sequence[str]
+    path: Path,
+    folder: Path,
+    runs: Sequence[Run],
+    lines: Sequence[Line],
+    rows: Sequence[Row],
+    skipped: Sequence[str],
+    studies: Sequence[Told] = (),
+    only: bool = False,
 ) -> None:
-    """The page. `skipped` are the lines that were said of files that are no results."""
+    """The page. `skipped` are the lines that were said of files that are no results. `only`: it is about its one study,
+    whose IQMs need not be shown twice."""
     from markupsafe import Markup
 
     script = (resources.files("winnow") / "templates" / "report.js").read_text(encoding="utf-8")
     order = labels(runs)
     colour = figures.colours(order)
     suites = list(dict.fromkeys(run.suite for run in runs))
-    failed = [run for run in runs if run.failure is not None]
-    unscored = [run for run in runs if run.failure is None and run.score is None]
-    made = origin.commands(runs, folder)
+    every = list({run.id: run for run in (*runs, *(run for one in studies for run in one.runs))}.values())
+    failed = [run for run in every if run.failure is not None]
+    unscored = [run for run in every if run.failure is None and run.score is None]
+    made = origin.commands(every, folder, [one.study for one in studies])
     missing = [name for command in made for name in command.missing]
+    asked = ["--study", studies[0].study.name] if only else []
     pages.write(
         path,
         "report.html",
-        title=f"What {len(runs):,} runs say",
+        title=f"What {len(every):,} runs say" + (f" on {studies[0].study.name}" if only else ""),
         script=Markup(script),
         script_sum=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         folder=str(folder),
-        counts=_counts(runs),
+        counts=_counts(every),
         short=_short(lines),
-        comparable=published.comparable(runs),
+        comparable=published.comparable(every),
         label=published.LABEL,
         failed=_named(f"{run.name}: {run.failure}" for run in failed),
-        failed_zero=_with_zeros(lines),
+        failed_zero=_with_zeros([*lines, *(line for one in studies if not only for line in one.lines)]),
         unscored=_named(run.name for run in unscored),
         missing=_named(missing),
         skipped=_named(skipped),
-        odd=origin.odd_data(runs),
-        iqms=[_iqm(suite, [line for line in lines if line.suite == suite], colour) for suite in suites],
+        odd=origin.odd_data(every),
+        iqms=[] if only else [iqms(suite, [one for one in lines if one.suite == suite], colour) for suite in suites],
+        studies=[study_page.section(one) for one in studies],
+        elsewhere=len(every) - len(runs),
         resamples=numbers.RESAMPLES,
         rule=tables.RULE,
         methods=order,
@@ -64,10 +78,11 @@ def write(
         weights=_some(figure for suite in suites for figure in _weights(suite, runs, colour)),
         gains=_gains(runs, rows, colour),
         commands=made,
-        this=f"winnow report {shlex.join([str(folder)])} --html {shlex.join([str(path)])}",
+        typed=origin.typed(every),
+        this=f"winnow report {shlex.join([str(folder), *asked, '--html', str(path)])}",
         version=__version__,
-        versions=origin.versions(runs),
-        settings=origin.settings(runs),
+        versions=origin.versions(every),
+        settings=origin.settings(every),
     )
 
 
@@ -97,7 +112,7 @@ def _short(lines: Sequence[Line]) -> dict[str, Any]:
         for algorithm in algorithms:
             some = [line for line in lines if (line.suite, line.algorithm) == (suite, algorithm) and line.iqm]
             first = max(some, key=lambda line: line.iqm.value if line.iqm else 0.0, default=None)
-            cells.append(first and {"line": first, "value": _value(first), "gain": _gain(first)})
+            cells.append(first and {"line": first, "value": value(first), "gain": _gain(first)})
         body.append({"suite": suite, "cells": cells})
     return {"algorithms": algorithms, "body": body}
 
@@ -107,14 +122,6 @@ def _gain(line: Line) -> str:
         return ""
     about = f" {interval(*line.gain.iqm[1:3], True)}" if line.gain.iqm.seeds > 1 else ""
     return f"{number(line.gain.iqm.value, True)}{about} over {numbers.BASE}"
-
-
-def _value(line: Line) -> str:
-    if line.iqm is None:
-        return "no score"
-    return f"{number(line.iqm.value)} {interval(line.iqm.low, line.iqm.high)}" if line.has_interval else (
-        f"{number(line.iqm.value)} (1 seed, no interval)"
-    )  # fmt: skip
 
 
 def _with_zeros(lines: Sequence[Line]) -> list[str]:
@@ -127,74 +134,6 @@ def _with_zeros(lines: Sequence[Line]) -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------------- figures
-
-
-def _picture(figure: Any, title: str, alt: str) -> dict[str, Any]:
-    width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    return {"title": title, "src": pages.embedded(figure), "alt": alt, "width": width, "height": height}
-
-
-def _by_algorithm(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    return {name: [one for one in lines if one.algorithm == name] for name in dict.fromkeys(x.algorithm for x in lines)}
-
-
-def _iqm(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> dict[str, Any]:
-    values = {
-        algorithm: {
-            line.label: Bar(line.iqm.value, line.iqm[1:3] if line.has_interval else None, line.published)
-            for line in some
-            if line.iqm
-        }
-        for algorithm, some in _by_algorithm(lines).items()
-    }
-    values = {algorithm: bars for algorithm, bars in values.items() if bars}
-    said = [
-        f"{line.algorithm} {line.label} {_value(line)}"
-        + (f", paper {number(line.published)}" if line.published is not None else "")
-        for line in lines
-    ]
-    notes: dict[str, int] = {}
-    body = [_line(line, notes) for line in lines]
-    drawn = figures.bars(values, colour, "IQM of normalised scores", published.LABEL) if values else None
-    title = f"IQM on {suite}: these runs (bars) with 95 % intervals; grey: {published.LABEL}"
-    alt = f"Bars of the IQM for {suite}. {'; '.join(said)}."
-    return {
-        "suite": suite,
-        "figure": _picture(drawn, title, alt) if drawn else None,
-        "lines": body,
-        "notes": list(notes),
-        "uneven": tables.uneven(lines),
-    }
-
-
-def _line(line: Line, notes: dict[str, int]) -> dict[str, Any]:
-    """A line of the table of IQMs; warnings are numbered as they come."""
-    gain, iqm = line.gain, line.iqm
-
-    def note(warning: str | None) -> int | None:
-        return notes.setdefault(warning, len(notes) + 1) if warning else None
-
-    return {
-        "line": line,
-        "iqm": number(iqm.value) if iqm else "–",
-        "interval": interval(iqm.low, iqm.high) if iqm and line.has_interval else "",
-        "note": note(iqm.warning) if iqm else None,
-        "paper": number(line.published),
-        "gain": number(gain.iqm.value, True) if gain else "",
-        "gain_interval": interval(*gain.iqm[1:3], True) if gain and gain.iqm.seeds > 1 else "",
-        "gain_note": note(gain.iqm.warning) if gain else None,
-        "paper_gain": number(line.published_gain, True),
-        "better": f"{gain.improvement.value:.0%}" if gain else "",
-        "wins": f"{gain.wins} of {line.shared}" if gain else "",
-        "datasets": len(line.scores),
-        "seeds": _range([len(seeds) for seeds in line.scores.values()]),
-    }
-
-
-def _range(counts: Sequence[int]) -> str:
-    if not counts:
-        return "–"
-    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def _profiles(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> dict[str, Any] | None:
@@ -211,7 +150,7 @@ def _profiles(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> d
     if not values:
         return None
     drawn = figures.bands(values, colour, "normalised score τ", "share of runs above τ", 1.02)
-    return _picture(
+    return picture(
         drawn, suite, f"Performance profiles for {suite}. Share of runs above a score of 50: {'; '.join(said)}."
     )
 
@@ -248,7 +187,7 @@ def _curves(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> dict[
     if not found:
         return None
     drawn = figures.bands(_bands(found), colour, "updates", "normalised score")
-    return _picture(drawn, suite, f"Learning curves for {suite}. Mean score in the last round: {_ends(found, '.1f')}.")
+    return picture(drawn, suite, f"Learning curves for {suite}. Mean score in the last round: {_ends(found, '.1f')}.")
 
 
 def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list[dict[str, Any] | None]:
@@ -261,14 +200,12 @@ def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list
             for label, points in by_label.items()
         ]
         alt = f"Share of the weight on the good source for {suite}, by its share of the rows: {'; '.join(said)}."
-        pictures.append(
-            _picture(figures.shares(parts, colour), f"{suite}: share of the weight on the good source", alt)
-        )
+        pictures.append(picture(figures.shares(parts, colour), f"{suite}: share of the weight on the good source", alt))
     if sizes := _lines_of(suite, runs, lambda same: numbers.curve(same, "ess")):
         drawn = figures.bands(_bands(sizes), colour, "updates", "effective sample size / batch", 1.05)
         ends = _ends(sizes, ".0%")
         alt = f"Effective sample size of the weights for {suite}, as a part of the batch. At the end: {ends}."
-        pictures.append(_picture(drawn, f"{suite}: effective sample size over training", alt))
+        pictures.append(picture(drawn, f"{suite}: effective sample size over training", alt))
     return pictures
 
 
@@ -280,19 +217,26 @@ def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) 
     for one in gains.gains(rows, known):
         if one.rpsv > 0:
             points.setdefault(one.algorithm, {}).setdefault(one.label, []).append((one.rpsv, one.gain))
-    figure = None
+    figure, ranks = None, []
     if points:
         said = [
             f"{algorithm} {label} {sum(gain > 0 for _, gain in dots)} of {len(dots)}"
             for algorithm, by_label in points.items()
             for label, dots in by_label.items()
         ]
+        ranks = [
+            {"algorithm": algorithm, "label": label, "datasets": len(dots), "rank": f"{rank:+.2f}"}
+            for algorithm, by_label in points.items()
+            for label, dots in by_label.items()
+            if (rank := gains.agreement(dots)) is not None
+        ]
         drawn = figures.scatter(points, colour, "RPSV of returns scaled to [0, 1]", "gain over uniform")
         alt = (
             f"Gain over uniform against RPSV. Datasets on which a method's mean is above uniform's: {'; '.join(said)}."
         )
-        figure = _picture(drawn, "gain over uniform against RPSV", alt)
-    return {"figure": figure, "unknown": _named(unknown), "known": len(known), "base": numbers.BASE}
+        figure = picture(drawn, "gain over uniform against RPSV", alt)
+    unsaid = _named(unknown)
+    return {"figure": figure, "ranks": ranks, "unknown": unsaid, "known": len(known), "base": numbers.BASE}
 
 
 # -------------------------------------------------------------------------------------------------------- the table

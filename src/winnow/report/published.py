@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 
@@ -29,39 +29,69 @@ WORDS = {
 }
 SEEDS = 3
 
+Paper = Callable[[str, str, str], float | None]
+"""What was published of a dataset, an algorithm and a label."""
+
+
+def _lines(file: str) -> Iterator[dict[str, str]]:
+    text = (resources.files("winnow.data") / file).read_text(encoding="utf-8")
+    return csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+
 
 @cache
 def _table() -> dict[tuple[str, str, str], float]:
     """The 1695 published scores by dataset, algorithm and method."""
-    text = (resources.files("winnow.data") / "published.csv").read_text(encoding="utf-8")
-    lines = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {
         (line["dataset"], line["algorithm"], method): float(score)
-        for line in lines
+        for line in _lines("published.csv")
         for method, score in line.items()
         if method not in ("dataset", "algorithm")
     }
 
 
-def score(dataset: str, algorithm: str, label: str) -> float | None:
-    """The published score of a method that nothing was changed in. Of a mixture it is that of D4RL's data, whichever
-    data the name means; of a trial with fewer rows that of all rows."""
+@cache
+def _studies() -> dict[tuple[str, str, str, str], float | None]:
+    """The smaller tables by study, dataset, algorithm and variant; None where a run ended in NaN."""
+    return {
+        (line["study"], line["dataset"], line["algorithm"], line["variant"]): (
+            float(line["score"]) if line["score"] else None
+        )
+        for line in _lines("published_studies.csv")
+    }
+
+
+def _named(dataset: str) -> str:
+    """A dataset as the tables name it. Of a mixture they have the score on D4RL's data, whichever data the name means;
+    of a trial with fewer rows that of all rows."""
     whole = dataset.split("@")[0]
-    named = whole.removesuffix(f"-{VERSION}") if "%" in whole else whole
-    return _table().get((named, algorithm, label))
+    return whole.removesuffix(f"-{VERSION}") if "%" in whole else whole
 
 
-def iqm(datasets: Iterable[str], algorithm: str, label: str) -> float | None:
+def score(dataset: str, algorithm: str, label: str) -> float | None:
+    """The published score of a method that nothing was changed in."""
+    return _table().get((_named(dataset), algorithm, label))
+
+
+def study_score(study: str, dataset: str, algorithm: str, variant: str, method: str | None) -> float | None:
+    """The published score of a study's variant: that of its own table, or else that of the method that it is, where
+    nothing is changed in one."""
+    key = study, _named(dataset), algorithm, variant
+    if key in _studies() or method is None:
+        return _studies().get(key)
+    return score(dataset, algorithm, method)
+
+
+def iqm(datasets: Iterable[str], algorithm: str, label: str, paper: Paper = score) -> float | None:
     """The IQM of the published scores over these datasets, if there is one for each. It is over means of seeds, as
     single seeds were not published."""
-    scores = [score(dataset, algorithm, label) for dataset in datasets]
+    scores = [paper(dataset, algorithm, label) for dataset in datasets]
     known = [[one] for one in scores if one is not None]
     return float(stats.iqm(known)) if known and len(known) == len(scores) else None
 
 
-def gain(datasets: Sequence[str], algorithm: str, label: str, base: str) -> float | None:
+def gain(datasets: Sequence[str], algorithm: str, label: str, base: str, paper: Paper = score) -> float | None:
     """How much higher the published IQM of a method is than that of another one."""
-    ours, theirs = iqm(datasets, algorithm, label), iqm(datasets, algorithm, base)
+    ours, theirs = iqm(datasets, algorithm, label, paper), iqm(datasets, algorithm, base, paper)
     return ours - theirs if ours is not None and theirs is not None else None
 
 

@@ -28,6 +28,8 @@ WORDS = {
     "evaluation.curve": "{:,} rounds on the curve",
 }
 
+ORDER = {method: number for number, method in enumerate(METHODS)}
+
 Points = tuple[tuple[int, float], ...]
 """A curve: values by step."""
 
@@ -52,12 +54,16 @@ class Run:
     method: str
     label: str
     """The method, and what was changed in it."""
+    order: int
+    """Where its label stands among others."""
     seed: int
     swept: dict[str, Any]
     config: dict[str, Any]
     facts: dict[str, Any]
     """What the result says of its dataset."""
     made_with: dict[str, str]
+    command: str
+    """What was typed for it, where its result says so."""
     failure: str | None
     score: float | None
     curve: Points
@@ -87,9 +93,8 @@ def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
             say(f"{path}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
     if not runs:
         raise BadInput(f"{folder / 'results'}: holds no result; `winnow bench run --out {folder}` writes them")
-    order = {method: number for number, method in enumerate(METHODS)}
-    runs.sort(key=lambda run: (order.get(run.method, len(order)), run.label, run.seed))
-    return _by_variant(_by_protocol(_in_order(runs)))
+    runs.sort(key=lambda run: (run.order, run.label, run.seed))
+    return told_apart(_by_protocol(_in_order(runs)))
 
 
 def _run(result: Result) -> Run:
@@ -106,7 +111,7 @@ def _run(result: Result) -> Run:
         suite += " (D4RL's data)"
     if entry and trial:
         suite += f" (trial, {entry.rows:,} rows)"
-    changes = ", ".join(f"{place}={_short(value)}" for place, value in result.swept.items())
+    changes = ", ".join(f"{place}={short(value)}" for place, value in result.swept.items())
     ess = result.metrics.get("weight/ess", [])
     steps = result.metrics["step"] if ess else []
     return Run(
@@ -122,11 +127,13 @@ def _run(result: Result) -> Run:
         algorithm=str(config["algorithm"]["name"]),
         method=str(result.method),
         label=f"{result.method} {changes}".strip(),
+        order=ORDER.get(str(result.method), len(ORDER)),
         seed=int(config["seed"]),
         swept=dict(result.swept),
         config=config,
         facts=dict(result.dataset),
         made_with=dict(result.made_with),
+        command=str(result.command),
         failure=None if result.failure is None else str(result.failure),
         score=None if result.score is None or result.failure is not None else float(result.score),
         curve=tuple((int(one["step"]), float(one["score"])) for one in result.rounds if one.get("score") is not None),
@@ -196,7 +203,7 @@ def _by_protocol(runs: list[Run]) -> list[Run]:
     return sorted(marked, key=lambda run: order[run.suite])
 
 
-def _by_variant(runs: list[Run]) -> list[Run]:
+def told_apart(runs: list[Run]) -> list[Run]:
     """Where runs with one name have other settings but the seed (of another version, say), their labels say so."""
     kinds: dict[tuple[str, ...], dict[str, list[Run]]] = {}
     for run in runs:
@@ -214,11 +221,11 @@ def _by_variant(runs: list[Run]) -> list[Run]:
             names = sorted(everywhere | set(found.get(dataset, ())))
             for run in same if names else ():
                 settings = flat(run.config)
-                labels[run.id] = f"{run.label} ({', '.join(f'{n}={_short(settings.get(n))}' for n in names)})"
+                labels[run.id] = f"{run.label} ({', '.join(f'{n}={short(settings.get(n))}' for n in names)})"
     return [dataclasses.replace(run, label=labels.get(run.id, run.label)) for run in runs]
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return "x".join(map(str, value))
     text = str(value)
@@ -227,6 +234,5 @@ def _short(value: Any) -> str:
 
 def labels(runs: Sequence[Run]) -> list[str]:
     """Methods in the order that columns and bars have."""
-    order = {method: number for number, method in enumerate(METHODS)}
-    rank = {run.label: (order.get(run.method, len(order)), run.label) for run in runs}
+    rank = {run.label: (run.order, run.label) for run in runs}
     return sorted(rank, key=rank.__getitem__)

@@ -6,12 +6,14 @@ import csv
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from winnow.bench.plan import canonical
 from winnow.report import published
 from winnow.report.numbers import Cell, Line, Row
-from winnow.report.runs import Run
+from winnow.report.published import Paper
+from winnow.report.runs import Run, labels
+from winnow.report.studies import Group, Told, groups
 
 COLUMNS = (
     "suite", "dataset", "environment", "level", "share", "algorithm", "method", "swept", "label", "seed", "steps",
@@ -24,6 +26,19 @@ HEAD = (
 )  # fmt: skip
 SHORT = {"95 % interval": "95 %", "gain over uniform": "gain", "paper's gain": "paper's"}
 """Titles for the terminal."""
+TUNED = ("suite", "algorithm", "what was tuned", "settings", "best of them", "its IQM", "mean IQM of all")
+MOST = 8
+"""Datasets that stand side by side as columns, at the most."""
+GREEK = {
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "ε": "varepsilon",
+    "η": "eta",
+    "κ": "kappa",
+    "λ": "lambda",
+    "σ": "sigma",
+}
 RULE = (
     "Best in bold only where the 95 % interval of its lead over the second lies above 0 (stratified bootstrap over "
     "seeds; never with fewer than 3 seeds or after a failed run). Mean ± sample standard deviation over seeds (number "
@@ -31,7 +46,7 @@ RULE = (
 )
 
 
-def scores(runs: Sequence[Run]) -> str:
+def scores(runs: Sequence[Run], paper: Paper = published.score) -> str:
     """Every run, a line each."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -42,7 +57,7 @@ def scores(runs: Sequence[Run]) -> str:
             "share": "" if run.share is None else f"{run.share:g}",
             "swept": canonical(run.swept) if run.swept else "",
             "steps": run.config["steps"],
-            "published": published.score(run.dataset, run.algorithm, run.label),
+            "published": paper(run.dataset, run.algorithm, run.label),
         }
         writer.writerow(["" if said[name] is None else said[name] for name in COLUMNS])
     return out.getvalue()
@@ -139,31 +154,77 @@ class Form(NamedTuple):
     listed: Callable[[Sequence[str]], str]
 
 
-def markdown(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row]) -> str:
-    return _document(_MARKDOWN, runs, lines, rows)
+def markdown(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told] = ()) -> str:
+    return _document(_MARKDOWN, runs, lines, rows, studies)
 
 
-def latex(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row]) -> str:
-    return "% needs \\usepackage{booktabs,longtable}\n" + _document(_LATEX, runs, lines, rows)
+def latex(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told] = ()) -> str:
+    return "% needs \\usepackage{booktabs,longtable}\n" + _document(_LATEX, runs, lines, rows, studies)
 
 
-def _document(form: Form, runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row]) -> str:
-    """The IQMs, what is to be known of them, and a table of all datasets for each suite."""
+def _document(
+    form: Form, runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told]
+) -> str:
+    """The IQMs, what is to be known of them, studies, and a table of all datasets for each suite."""
+    parts = [form.heading("Interquartile means"), _iqms(form, "IQM of normalised scores", lines)] if lines else []
+    told = [line for one in studies for line in one.lines]
+    said = [*notes([*lines, *told]), f"The column “paper” is {published.LABEL}.", *published.comparable(runs)]
+    parts.append(form.listed([form.escape(text) for text in said]))
+    for one in studies:
+        parts += _study(form, one)
+    parts += [form.heading("All datasets"), form.escape(RULE) + "\n"]
+    for suite in dict.fromkeys(row.suite for row in rows):
+        some = [row for row in rows if row.suite == suite]
+        columns = [label for label in labels(runs) if any(label in row.cells for row in some)]
+        body = [[form.escape(row.dataset), form.escape(row.algorithm), *(_cell(form, row, one) for one in columns)]
+                for row in some]  # fmt: skip
+        parts.append(form.table(suite, ("dataset", "algorithm", *columns), body))
+    return "\n".join(parts)
+
+
+def _iqms(form: Form, title: str, lines: Sequence[Line]) -> str:
     body = []
     for line in lines:
         words = [form.escape(text) for text in fields(line)]
         body.append([form.bold(text) if line.best and text and name == "IQM" else text
                      for name, text in zip(HEAD, words, strict=True)])  # fmt: skip
-    parts = [form.heading("Interquartile means"), form.table("IQM of normalised scores", HEAD, body)]
-    said = [*notes(lines), f"The column “paper” is {published.LABEL}.", *published.comparable(runs)]
-    parts += [form.listed([form.escape(text) for text in said]), form.heading("All datasets"), form.escape(RULE) + "\n"]
-    for suite in dict.fromkeys(row.suite for row in rows):
-        some = [row for row in rows if row.suite == suite]
-        labels = [label for label in dict.fromkeys(line.label for line in lines) if any(label in r.cells for r in some)]
-        body = [[form.escape(row.dataset), form.escape(row.algorithm), *(_cell(form, row, one) for one in labels)]
-                for row in some]  # fmt: skip
-        parts.append(form.table(suite, ("dataset", "algorithm", *labels), body))
-    return "\n".join(parts)
+    return form.table(title, HEAD, body)
+
+
+def _study(form: Form, one: Told) -> list[str]:
+    """A study: what it asks, the IQMs of its variants, and a table of each algorithm with datasets for columns."""
+    name = one.study.name
+    parts = [form.heading(form.escape(f"Study: {name}")), form.escape(" ".join(about(one))) + "\n"]
+    parts.append(_iqms(form, f"{name}: IQM of normalised scores", one.lines))
+    for (suite, algorithm), some in side_by_side(one).items():
+        variants = [label for label in labels(one.runs) if any(label in row.cells for row in some)]
+        body = [[form.escape(label), *(_cell(form, row, label) for row in some)] for label in variants]
+        parts.append(form.table(f"{name}: {suite}, {algorithm}", ("variant", *(row.dataset for row in some)), body))
+    if found := [list(map(form.escape, tuned(group))) for group in groups(one)]:
+        parts.append(form.table(f"{name}: each tuned", TUNED, found))
+    return parts
+
+
+def about(one: Told) -> list[str]:
+    """What a study asks, and what is to be known of it: sentences."""
+    study = one.study
+    left = [f"{algorithm} {', '.join(names)}" for algorithm, names in one.missing.items()]
+    said = [study.question, f"In the paper: {study.paper}.", study.remark]
+    return [text for text in (*said, f"Without a run here: {'; '.join(left)}." if left else "") if text]
+
+
+def side_by_side(one: Told) -> dict[tuple[str, str], list[Row]]:
+    """The datasets of a study by suite and algorithm, where they are few enough to be columns."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in one.rows:
+        found.setdefault((row.suite, row.algorithm), []).append(row)
+    return {key: rows for key, rows in found.items() if len(rows) <= MOST}
+
+
+def tuned(group: Group) -> list[str]:
+    """A line under `TUNED`."""
+    best = number(group.best.iqm.value) if group.best.iqm else "–"
+    return [group.suite, group.algorithm, group.name, str(group.tried), group.best.label, best, number(group.mean)]
 
 
 def _cell(form: Form, row: Row, label: str) -> str:
@@ -187,7 +248,10 @@ def _markdown_table(title: str, head: Sequence[str], body: Sequence[Sequence[str
 def _latex_text(text: str) -> str:
     words = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
              "–": "--", "“": "``", "”": "''", "<": r"\textless{}", ">": r"\textgreater{}"}  # fmt: skip
-    return re.sub(r"[\\~^±–“”<>&%$#_{}]", lambda found: words.get(found[0], f"\\{found[0]}"), " ".join(text.split()))
+    words |= {letter: rf"$\{name}$" for letter, name in GREEK.items()}
+    return re.sub(
+        r"[\\~^±–“”<>&%$#_{}αβγεηκλσ]", lambda found: words.get(found[0], f"\\{found[0]}"), " ".join(text.split())
+    )
 
 
 def _latex_table(title: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -218,13 +282,24 @@ _LATEX = Form(
 # ---------------------------------------------------------------------------------------------------- the terminal
 
 
-def show(lines: Sequence[Line]) -> None:
-    """The IQMs, on the terminal: a table for each suite."""
+def show(lines: Sequence[Line], studies: Sequence[Told] = ()) -> None:
+    """The IQMs, on the terminal: a table for each suite. And of studies what they ask, and theirs."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console()
+    _show(console, lines)
+    for one in studies:
+        console.print(Text(f"study {one.study.name}: {' '.join(about(one))}"))
+        console.print()
+        _show(console, one.lines)
+    console.print(Text(f"“paper” is {published.LABEL}; the page (--html) says what may be compared"))
+
+
+def _show(console: Any, lines: Sequence[Line]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     for suite in dict.fromkeys(line.suite for line in lines):
         some = [line for line in lines if line.suite == suite]
         hidden = {"suite", "algorithm", "datasets", "runs" if any(line.failed for line in some) else "failed"}
@@ -241,4 +316,3 @@ def show(lines: Sequence[Line]) -> None:
         for note in notes(some):
             console.print(Text(note, style="dim"))
         console.print()
-    console.print(Text(f"“paper” is {published.LABEL}; the page (--html) says what may be compared"))
