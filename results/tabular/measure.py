@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabular import Grid, collect, divergence, edge_log_weights, exact_dual, judge, linear_program, train  # pyright: ignore
+from tabular import collect, edge_log_weights, judge, small_rooms, train  # pyright: ignore
 
 from winnow.samplers import AW, PF
+from winnow.tabular.exact import divergence, exact_dual, linear_program
 from winnow.weighters import Density, Dual
 
 SEEDS = range(5)
@@ -50,12 +51,12 @@ def main() -> None:
 def measure(grid: str, slip: float, seed: int) -> Iterator[dict[str, Any]]:
     """One row for each form.
 
-    reported, flow, distance, value: see `tabular.Judged`
+    reported, flow, distance, value: see `winnow.tabular.judge.Judged`
     best, best_by_row: the linear program's optimum over pairs (s, a), and over single rows (s, a, s')
     possible: the best policy's average reward in the true grid; behaviour: the behaviour data's own policy's
     kl: of the weights from the dataset; temperature: λ where a budget is given; phi: mean of φ over the dataset
     """
-    data = collect(Grid(slip), seed)
+    data = collect(small_rooms(slip), seed)
     nothing = np.zeros(len(data.dataset))
     known = {
         "best": linear_program(data)[0],

@@ -7,30 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tabular import (
-    Data,
-    Grid,
-    collect,
-    distance_to_optimum,
-    divergence,
-    edge_log_weights,
-    exact_budget,
-    exact_dual,
-    extracted,
-    judge,
-    linear_program,
-    table_of_nu,
-    train,
-)
+from tabular import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
 
 from winnow.pack import Pack
 from winnow.samplers import AW, PF
+from winnow.tabular.data import Data
+from winnow.tabular.exact import distance_to_optimum, divergence, exact_budget, exact_dual, linear_program
+from winnow.tabular.judge import extracted, from_rows
 from winnow.weighters import Density, Dual
 
 
 @cache
 def data(slip: float = 0.0) -> Data:
-    return collect(Grid(slip))
+    return collect(small_rooms(slip))
 
 
 def tabular_dual(**settings: Any) -> Dual:
@@ -60,7 +49,7 @@ def assert_same_weights(log_weight: np.ndarray, exact: np.ndarray, data: Data) -
 
 
 def test_the_data_holds_no_optimal_episode_and_yet_all_that_an_optimal_one_is_made_of() -> None:
-    assert data().dataset.episodes.length.min() > data().grid.steps_to_goal[0]
+    assert data().dataset.episodes.length.min() > data().grid.least_steps[0]
     assert linear_program(data())[0] == pytest.approx(data().grid.best) == pytest.approx(1 / 12)
 
 
@@ -247,7 +236,7 @@ def test_a_policy_that_never_arrives_is_worth_nothing() -> None:
 
 
 def test_the_extracted_policy_of_equal_weights_is_the_behaviour() -> None:
-    policy = extracted(data(), np.zeros(len(data().dataset)))
+    policy = extracted(data(), from_rows(data()))
     assert policy.sum(axis=1) == pytest.approx(np.ones(39))
-    best = np.argmin(data().grid.steps_to_goal[data().grid.outcome], axis=1)
+    best = np.argmin(data().grid.least_steps[data().grid.outcome], axis=1)
     assert (policy[np.arange(39), best] > 0.25).all()  # a quarter of three quarters at random, and some on purpose
