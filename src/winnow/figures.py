@@ -177,7 +177,7 @@ def bars(values: Mapping[str, Mapping[str, Bar]], colour: Mapping[str, str], axi
             axis.hlines(heights, places - 0.42, places + 0.42, color="#6b6b6b", lw=2.2, zorder=2, label=name)
             marked = True
         axis.axhline(0, color="black", lw=0.8)
-        axis.set_xticks(range(len(by_label)), list(map(_plain, by_label)), rotation=30, ha="right", fontsize=8)
+        axis.set_xticks(range(len(by_label)), list(map(plain, by_label)), rotation=30, ha="right", fontsize=8)
     if marked:
         figure.legend(loc="outside upper right", frameon=False, fontsize=8)
     return figure
@@ -199,7 +199,7 @@ def bands(
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         if top is not None:
             axis.set_ylim(0, top)
-    _legend(figure, values, colour)
+    legend(figure, values, colour)
     return figure
 
 
@@ -218,7 +218,7 @@ def shares(values: Mapping[str, Mapping[str, Mapping[float, float]]], colour: Ma
         axis.set_xticks(range(len(parts)), [f"{part:g} %" for part in parts])
         axis.set_ylim(0, 1.02)
         axis.set_xlabel("share of the rows (dotted)", fontsize=8)
-    _legend(figure, values, colour)
+    legend(figure, values, colour)
     return figure
 
 
@@ -233,7 +233,7 @@ def scatter(
         axis.axhline(0, color="black", lw=0.8)
         axis.set_xscale("log")
         axis.set_xlabel(x, fontsize=8)
-    _legend(figure, values, colour)
+    legend(figure, values, colour)
     return figure
 
 
@@ -241,7 +241,7 @@ def _row(width: float, values: Mapping[str, Any], y: str) -> tuple[Any, Any]:
     """A plot for each algorithm, side by side on one scale."""
     figure, axes = panels(width, 3.5, len(values))
     for axis, title in zip(axes, values, strict=True):
-        axis.set_title(_plain(title), fontsize=10)
+        axis.set_title(plain(title), fontsize=10)
         axis.tick_params(labelsize=8, labelleft=axis is axes[0])
         if axis is not axes[0]:
             axis.sharey(axes[0])
@@ -249,16 +249,16 @@ def _row(width: float, values: Mapping[str, Any], y: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _legend(figure: Any, values: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str]) -> None:
+def legend(figure: Any, values: Mapping[str, Mapping[str, Any]], colour: Mapping[str, str]) -> None:
     """The methods, once for all plots of a figure."""
     from matplotlib.lines import Line2D
 
     seen = [label for label in colour if any(label in by_label for by_label in values.values())]
-    handles = [Line2D([], [], color=colour[label], lw=3, label=_plain(label)) for label in seen]
+    handles = [Line2D([], [], color=colour[label], lw=3, label=plain(label)) for label in seen]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(len(seen), 6), frameon=False, fontsize=8)
 
 
-def _plain(text: str, width: int = 24) -> str:
+def plain(text: str, width: int = 24) -> str:
     """A name as a picture can show it: in short lines, and with nothing that would be read as a formula or hidden."""
     import textwrap
 

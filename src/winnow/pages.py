@@ -34,3 +34,9 @@ def embedded(figure: Any) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "winnow"}):  # the same figure gives the same bytes
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def picture(figure: Any, alt: str) -> dict[str, Any]:
+    """A figure for a template: its address, its words for those who don't see it, and its size in pixels."""
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    return {"src": embedded(figure), "alt": alt, "width": width, "height": height}

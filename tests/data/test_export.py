@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import h5py
+import jax
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -14,12 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import columns, dataset, files_in, same_episodes, source
 
+from winnow.algorithms.bc import BC
+from winnow.cli import main
+from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, Kind, combine
 from winnow.data.export import export
+from winnow.data.minari import minari_root, minari_weights
 from winnow.data.recipes import diverse
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.pack import Run
+from winnow.policy import Policy
+from winnow.samplers import Uniform
+from winnow.training import Trained
+from winnow.types import Spec
+from winnow.weighters.fixed import Fixed, read_weights
 
 FILES = ["x.hdf5", "x.npz", "x.parquet"]
 
@@ -100,6 +111,121 @@ def test_minari_reads_what_was_exported(minari_home):
     assert [fact["seed"] for fact in facts] == [0, 4, 5]
     assert [fact["source"] for fact in facts] == ["data"] * 3
     assert list(minari.list_local_datasets()) == ["toy/b-v0"]
+
+
+# --------------------------------------------------------------------------------------------------- with weights
+
+
+WEIGHT = np.array([1e-60, 0.25, 3.0, 0.0, 2.5, 0.1, 1 / 3, 1.0])
+"""One for each row of `dataset()`; some are nothing in float32."""
+
+
+def test_weights_come_back_from_minari_to_the_last_bit(minari_home):
+    import minari
+
+    data = dataset()
+    export(data, "minari:toy/weighted-v0", weight=WEIGHT)
+    np.testing.assert_array_equal(minari_weights("minari:toy/weighted-v0"), WEIGHT)
+    np.testing.assert_array_equal(minari_weights(str(minari_home / "toy" / "weighted-v0")), WEIGHT)
+    assert equal(data, open_dataset("minari:toy/weighted-v0"))
+    theirs = minari.load_dataset("toy/weighted-v0")
+    for number, episode in enumerate(theirs.iterate_episodes()):
+        here = data.episode == number
+        np.testing.assert_array_equal(episode.infos["weight"][: len(episode.rewards)], WEIGHT[here])
+        assert len(episode.infos["weight"]) == len(episode.observations)
+    filtered = theirs.filter_episodes(lambda episode: episode.infos["weight"].sum() > 1)
+    assert filtered.total_episodes == 3
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_weights_are_read_from_minaris_other_formats(minari_home, form):
+    """Its Arrow tables hold infos that are T + 1 long, and plain numbers are read back only if they came as lists."""
+    import dataclasses
+
+    import minari
+    from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import MinariStorage
+
+    data = dataset()
+    export(data, "minari:a-v0", weight=WEIGHT)
+    theirs = minari.load_dataset("a-v0")
+    folder = minari_home / "b-v0" / "data"
+    folder.mkdir(parents=True)
+    other = MinariStorage.new(folder, theirs.observation_space, theirs.action_space, data_format=form)
+    for episode in theirs.iterate_episodes():
+        columns = {field.name: getattr(episode, field.name) for field in dataclasses.fields(episode)}
+        columns |= {"id": int(episode.id), "infos": {"weight": episode.infos["weight"].tolist()}}
+        other.update_episodes([EpisodeBuffer(**columns)])
+    np.testing.assert_array_equal(minari_weights("minari:b-v0"), WEIGHT)
+    np.testing.assert_array_equal(open_dataset("minari:b-v0").rows().obs, data.rows().obs)
+
+
+def test_a_fixed_weighter_takes_a_minari_dataset(minari_home):
+    data = dataset()
+    export(data, "minari:toy/weighted-v0", weight=WEIGHT)
+    np.testing.assert_array_equal(read_weights("minari:toy/weighted-v0"), WEIGHT)
+    weighter, again = Fixed("minari:toy/weighted-v0"), open_dataset("minari:toy/weighted-v0")
+    weighter.check(again)
+    table = weighter.init(jax.random.key(0), Spec(again.obs_dim, again.action_dim, len(again)))
+    np.testing.assert_allclose(np.asarray(table), np.log(np.maximum(WEIGHT, 1e-300)).astype(np.float32) - [
+        0, 0, 0, np.inf, 0, 0, 0, 0], rtol=1e-6)  # fmt: skip
+    assert weighter.stamp > 0
+    with pytest.raises(BadInput, match="holds 8 weights, the dataset has 4 rows"):
+        weighter.check(data.select(np.arange(1)))
+    with pytest.raises(BadInput, match="there is no such dataset"):
+        read_weights("minari:toy/nothing-v0")
+
+
+def test_weights_in_files(tmp_path):
+    data = dataset()
+    for name in FILES:
+        export(data, tmp_path / name, weight=WEIGHT)
+        assert equal(data, open_dataset(tmp_path / name))
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["weight"], WEIGHT)
+    np.testing.assert_array_equal(pyarrow.parquet.read_table(tmp_path / "x.parquet")["weight"].to_numpy(), WEIGHT)
+    with h5py.File(tmp_path / "x.hdf5") as file:
+        np.testing.assert_array_equal(np.asarray(file["infos/weight"]), WEIGHT)
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path, minari_home):
+    with pytest.raises(BadInput, match=r"weights of shape \[7\] for 8 rows"):
+        export(dataset(), "minari:x-v0", weight=WEIGHT[1:])
+    assert not minari_root().exists()
+    export(dataset(), "minari:plain-v0")
+    with pytest.raises(BadInput, match="infos, episode 0: is missing"):
+        minari_weights("minari:plain-v0")
+    export(dataset(), "minari:odd-v0", weight=WEIGHT)
+    with h5py.File(minari_home / "odd-v0" / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_1/infos/weight"]
+        file["episode_1/infos/weight"] = np.ones((2, 2))
+    with pytest.raises(BadInput, match=r"infos/weight, episode 1: has shape \[2, 2\] for 1 steps"):
+        minari_weights("minari:odd-v0")
+
+
+def test_the_weights_command_writes_a_minari_dataset(minari_home, tmp_path, capsys):
+    data = diverse(source(0.1), source(1, seed=1), 0.2, 500, name="pieces")
+    store.save(data, tmp_path / "pieces.st")
+    weight = np.random.default_rng(0).exponential(size=len(data))
+    np.save(tmp_path / "given.npy", weight)
+    run = Run(store.load(tmp_path / "pieces.st"), BC(hidden=(4,)), Uniform(), Fixed(str(tmp_path / "given.npy")))
+    learner, state = (part.init(jax.random.key(0), run.spec) for part in (run.algorithm, run.weighter))
+    policy = Policy(run.algorithm, learner, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
+    Trained(run, 0, None, policy, state).save(tmp_path / "run.safetensors")
+
+    words = ["weights", str(tmp_path / "run.safetensors"), "--out", str(tmp_path / "w.npy")]
+    words += ["--figure", str(tmp_path / "w.png"), "--export"]
+    assert main([*words, "minari:toy/pieces-v0"]) == 0
+    assert "dataset minari:toy/pieces-v0" in capsys.readouterr().out
+    np.testing.assert_allclose(minari_weights("minari:toy/pieces-v0"), weight / weight.mean(), rtol=1e-5)
+    assert equal(data, open_dataset("minari:toy/pieces-v0"))
+    before = files_in(tmp_path)
+    assert main([*words, "minari:toy/pieces-v0"]) == 2
+    assert main([*words, "x.xlsx"]) == 2
+    assert "is no place to export to" in capsys.readouterr().err
+    assert files_in(tmp_path) == before
+
+
+# -------------------------------------------------------------------------------------------------- what others read
 
 
 def test_others_read_the_d4rl_layout(tmp_path):

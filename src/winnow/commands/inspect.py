@@ -1,14 +1,18 @@
-"""`winnow inspect`: how imbalanced a dataset is, and which method fits it."""
+"""`winnow inspect`: how imbalanced a dataset is, and which method fits it, in the terminal or on a page."""
 
 from __future__ import annotations
 
 import dataclasses
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from winnow.errors import BadInput
+
 if TYPE_CHECKING:
+    from winnow.data.dataset import Dataset
     from winnow.data.imbalance import Imbalance
 
 WIDTH = 32
@@ -21,20 +25,32 @@ def inspect(
     *,
     json: bool = False,
     discount: float = 1.0,
+    html: Path | None = None,
+    run: tuple[Path, ...] = (),
 ) -> None:
     """Say how imbalanced a dataset is and which method the evidence recommends.
+
+    With --html, also write a page: returns, a map of the states, episodes as strips, and what uniform, AW, PF and
+    learned weights make of the rows. It is one file that needs no network.
 
     Args:
         dataset: A winnow dataset, or anything else that `winnow data import` reads.
         json: Print everything as JSON, for programs, and nothing else.
         discount: Discount of the returns; 1 leaves them undiscounted.
+        html: Write the page to this file. It is replaced if it exists.
+        run: Finished runs on this dataset (files that `winnow train` wrote) whose weights the page shows beside the
+            others; several after one another.
     """
     from winnow.commands.data import opened
     from winnow.data.imbalance import degree, imbalance, recommend, verdict
 
+    if run and html is None:
+        raise BadInput("--run adds learned weights to a page; give its file with --html")
     data = opened(dataset)
     measured = imbalance(data, discount)
     method, why = recommend(measured)
+    if html is not None:
+        _write_page(html, dataset, data, measured, run)
     if json:
         record = {
             "dataset": {
@@ -55,6 +71,21 @@ def inspect(
         print(dumps(record, indent=2, allow_nan=False))
         return
     _show(repr(data), measured, verdict(measured), method, why)
+    if html is not None:
+        print(f"page {html}")
+
+
+def _write_page(html: Path, dataset: str, data: Dataset, measured: Imbalance, runs: tuple[Path, ...]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from winnow.inspection import page
+
+    asked = ["winnow", "inspect", dataset, "--html", str(html)]
+    asked += ["--discount", f"{measured.discount:g}"] if measured.discount < 1 else []
+    asked += ["--run", *map(str, runs)] if runs else []
+    with Console(stderr=True).status("weighing every row") as status:
+        page.write(html, data, measured, runs, asked, lambda what: status.update(Text(what)))
 
 
 def _show(title: str, measured: Imbalance, said: str, method: str, why: str) -> None:
@@ -62,10 +93,12 @@ def _show(title: str, measured: Imbalance, said: str, method: str, why: str) -> 
     from rich.table import Table
     from rich.text import Text
 
+    from winnow.inspection import words
+
     console = Console()
     numbers = Table(show_header=False, box=None)
-    for name, value in _numbers(measured):
-        numbers.add_row(Text(name, style="bold"), Text(value))
+    for one in words.numbers(measured):
+        numbers.add_row(Text(one.name, style="bold"), Text(one.value))
     sources = Table("source", "episodes", "rows", "share", f"mean {measured.of}", box=None)
     for one in measured.sources:
         cells: list[Any] = [f"{one.episodes:,}", f"{one.rows:,}", f"{100 * one.share:.1f} %", f"{one.mean:.4g}"]
@@ -73,26 +106,6 @@ def _show(title: str, measured: Imbalance, said: str, method: str, why: str) -> 
     console.print(Text(title, style="bold"), numbers, "", sources, "", _histogram(measured), "", sep="\n")
     console.print(Text(said))
     console.print(Text.assemble("Recommended: ", (method, "bold"), f" — {why}."))
-
-
-def _numbers(measured: Imbalance) -> list[tuple[str, str]]:
-    """Names and values of the table."""
-    quantiles = "  ".join(f"{100 * float(q):g} %: {value:.4g}" for q, value in measured.quantiles.items())
-    top = "  ".join(f"{100 * float(part):g} %: {100 * value:.0f} %" for part, value in measured.top_share.items())
-    discounted = f", discount {measured.discount:g}" if measured.discount < 1 else ""
-    what = f"{measured.of}s{discounted}"
-    lines = [
-        ("mean", f"{measured.mean:.4g} over {measured.count:,} {what}"),
-        ("quantiles", quantiles),
-        ("RPSV", f"{measured.rpsv:.4g}   on max–min scaled {measured.of}s: {measured.rpsv_scaled:.4g}"),
-        (f"{measured.of} held by the top", top),
-        ("Gini", f"{measured.gini:.3f}"),
-        ("effective sample size", f"{measured.effective_count:,.1f} of {measured.count:,}"),
-        ("effective share of rows", f"{100 * measured.effective_share:.1f} %"),
-    ]
-    if measured.start_spread is not None:
-        lines.append(("initial-state spread", f"{measured.start_spread:.3g} of that of all states"))
-    return lines
 
 
 def _histogram(measured: Imbalance) -> Any:

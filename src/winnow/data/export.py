@@ -1,7 +1,8 @@
 """Writing a dataset for others to read: Minari, D4RL HDF5, npz, Parquet.
 
 Beside the usual columns, each file carries winnow's description and each row's episode, step, source and seed, so that
-`open_dataset` makes the same dataset of it again. What others read is not changed by that.
+`open_dataset` makes the same dataset of it again. What others read is not changed by that. Weights may come along as
+one column more.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ from winnow.errors import BadInput
 from winnow.files import replacing
 
 
-def export(dataset: Dataset, to: str | Path, progress: Progress | None = None) -> None:
-    """Write the dataset to `minari:ID`, or to a file whose suffix is one of `WRITERS`."""
+def export(
+    dataset: Dataset, to: str | Path, progress: Progress | None = None, weight: np.ndarray | None = None
+) -> None:
+    """Write the dataset to `minari:ID`, or to a file whose suffix is one of `WRITERS`.
+
+    `weight` is one number a row. It becomes a column `weight`: in `infos` in Minari (with a 0 after the last step, for
+    infos have an entry for every observation there) and in HDF5, beside the others elsewhere.
+    """
     to = str(to)
     check_target(to, dataset.meta.kind)
+    if weight is not None and weight.shape != (len(dataset),):
+        raise BadInput(f"{to}: there are weights of shape {list(weight.shape)} for {len(dataset)} rows; give one a row")
     if to.startswith("minari:"):
-        _write_minari(dataset, to.removeprefix("minari:"), progress or (lambda done, total: None))
+        _write_minari(dataset, to.removeprefix("minari:"), progress or (lambda done, total: None), weight)
         return
     with replacing(to) as temporary:
-        WRITERS[Path(to).suffix.lower()](dataset, temporary)
+        WRITERS[Path(to).suffix.lower()](dataset, temporary, weight)
 
 
 def check_target(to: str, kind: str = "episodes") -> None:
@@ -51,7 +60,7 @@ def check_target(to: str, kind: str = "episodes") -> None:
         raise BadInput(f"{to}: is in {minari_root()} already; delete it (minari delete {identity}) or choose another")
 
 
-def _rows(dataset: Dataset) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _rows(dataset: Dataset, weight: np.ndarray | None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Columns that everyone knows, under D4RL's names, and those that winnow adds."""
     rows, table = dataset.rows(), dataset.episodes
     end = np.zeros(len(dataset), bool)
@@ -71,13 +80,13 @@ def _rows(dataset: Dataset) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray
         "seed": np.repeat(table.seed, table.length),
         "origin": np.repeat(table.origin, table.length),
     }
-    return usual, added
+    return usual, added | ({} if weight is None else {"weight": weight})
 
 
-def _write_hdf5(dataset: Dataset, path: Path) -> None:
+def _write_hdf5(dataset: Dataset, path: Path, weight: np.ndarray | None) -> None:
     import h5py
 
-    usual, added = _rows(dataset)
+    usual, added = _rows(dataset, weight)
     with h5py.File(path, "w") as file:
         file.attrs["winnow"] = dataset.meta.to_json()
         for name, column in usual.items():
@@ -86,17 +95,17 @@ def _write_hdf5(dataset: Dataset, path: Path) -> None:
             file.create_dataset(f"infos/{name}", data=column, compression="gzip", compression_opts=1, shuffle=True)
 
 
-def _write_npz(dataset: Dataset, path: Path) -> None:
-    usual, added = _rows(dataset)
+def _write_npz(dataset: Dataset, path: Path, weight: np.ndarray | None) -> None:
+    usual, added = _rows(dataset, weight)
     np.savez(path, allow_pickle=False, **usual, **added, winnow=np.array(dataset.meta.to_json()))
 
 
-def _write_parquet(dataset: Dataset, path: Path) -> None:
+def _write_parquet(dataset: Dataset, path: Path, weight: np.ndarray | None) -> None:
     """Singular names, as tables have them; observations and actions are lists of fixed size."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    usual, added = _rows(dataset)
+    usual, added = _rows(dataset, weight)
     columns: dict[str, Any] = {}
     for name, column in usual.items():
         whole = pa.array(column.reshape(-1))
@@ -110,7 +119,7 @@ def _write_parquet(dataset: Dataset, path: Path) -> None:
     parquet.write_table(table, path)
 
 
-WRITERS: dict[str, Callable[[Dataset, Path], None]] = {
+WRITERS: dict[str, Callable[[Dataset, Path, np.ndarray | None], None]] = {
     ".hdf5": _write_hdf5,
     ".h5": _write_hdf5,
     ".npz": _write_npz,
@@ -121,7 +130,7 @@ WRITERS: dict[str, Callable[[Dataset, Path], None]] = {
 # ------------------------------------------------------------------------------------------------------ Minari
 
 
-def _write_minari(dataset: Dataset, identity: str, progress: Progress) -> None:
+def _write_minari(dataset: Dataset, identity: str, progress: Progress, weight: np.ndarray | None) -> None:
     """Written under a hidden name in Minari's own folder, and moved to its place when it is whole."""
     from minari.dataset.minari_dataset import parse_dataset_id
     from minari.namespace import create_namespace, list_local_namespaces
@@ -133,7 +142,7 @@ def _write_minari(dataset: Dataset, identity: str, progress: Progress) -> None:
     except OSError as error:
         raise BadInput(f"minari:{identity}: can't be written ({error.strerror}); set MINARI_DATASETS_PATH") from error
     try:
-        _fill_minari(dataset, identity, temporary / "data", progress)
+        _fill_minari(dataset, identity, temporary / "data", progress, weight)
         namespace = parse_dataset_id(identity)[0]
         if namespace is not None and namespace not in list_local_namespaces():
             create_namespace(namespace)
@@ -145,7 +154,7 @@ def _write_minari(dataset: Dataset, identity: str, progress: Progress) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progress) -> None:
+def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progress, weight: np.ndarray | None) -> None:
     import minari
     from gymnasium.spaces import Box
     from minari.dataset.minari_storage import MinariStorage
@@ -167,14 +176,14 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
             "winnow": meta.to_json(),
         }
     )
-    storage.update_episodes(_buffers(dataset, progress))
+    storage.update_episodes(_buffers(dataset, progress, weight))
     storage.update_episode_metadata(
         {"source": meta.sources[source], "offset": int(offset), "origin": int(origin)}
         for source, offset, origin in zip(table.source, table.offset, table.origin, strict=True)
     )
 
 
-def _buffers(dataset: Dataset, progress: Progress) -> Iterator[Any]:
+def _buffers(dataset: Dataset, progress: Progress, weight: np.ndarray | None) -> Iterator[Any]:
     from minari.data_collector import EpisodeBuffer
 
     for number, (start, length) in enumerate(zip(dataset.episodes.start, dataset.episodes.length, strict=True)):
@@ -188,6 +197,7 @@ def _buffers(dataset: Dataset, progress: Progress) -> Iterator[Any]:
             rewards=rows.reward,  # pyright: ignore[reportArgumentType]
             terminations=rows.terminal,  # pyright: ignore[reportArgumentType]
             truncations=last & ~rows.terminal,  # pyright: ignore[reportArgumentType]
+            infos=None if weight is None else {"weight": np.append(weight[start : start + length], 0.0)},
         )
     progress(len(dataset.episodes), len(dataset.episodes))
 

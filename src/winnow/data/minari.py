@@ -1,10 +1,14 @@
-"""Reading Minari datasets: thousands of short episodes in seconds, nested spaces flattened, no environment built."""
+"""Reading Minari datasets: thousands of short episodes in seconds, nested spaces flattened, no environment built.
+
+Weights lie in `infos/weight`, one for each step and, as Minari's infos have it, one entry more at the end.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,13 +53,19 @@ def _folder(where: str, path: Path) -> Path | None:
     return next((folder for folder in (path / "data", path) if (folder / METADATA).is_file()), None)
 
 
-def open_minari(where: str, path: Path, progress: Progress) -> Found:
-    """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
-    folder = _folder(where, path)
+def minari_metadata(where: str) -> Path:
+    """The dataset's metadata: a file that is written anew whenever the dataset changes."""
+    folder = _folder(where, Path(where))
     if folder is None:
         fetch = f"minari download {where.removeprefix('minari:')}"
         raise BadInput(f"{where}: there is no such dataset in {minari_root()}; fetch it first ({fetch})")
-    metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
+    return folder / METADATA
+
+
+def open_minari(where: str, path: Path, progress: Progress) -> Found:
+    """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
+    file = minari_metadata(where if where.startswith("minari:") else str(path))
+    folder, metadata = file.parent, json.loads(file.read_text(encoding="utf-8"))
     spaces = {field: _space(metadata.get(name)) for field, name in FIELDS.items()}
     own = carried(metadata.get("winnow"), where)
     if metadata.get("data_format", "hdf5") == "hdf5":
@@ -83,7 +93,52 @@ def open_minari(where: str, path: Path, progress: Progress) -> Found:
     return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own)
 
 
+def minari_weights(where: str) -> np.ndarray:
+    """[rows] the weights in `infos/weight`, in the order of `open_minari`'s rows."""
+    file = minari_metadata(where)
+    metadata = json.loads(file.read_text(encoding="utf-8"))
+    hdf5 = metadata.get("data_format", "hdf5") == "hdf5"
+    each = (_hdf5_weights if hdf5 else _arrow_weights)(where, file.parent)
+    parts = []
+    for number, (weight, steps) in each:
+        if weight.ndim != 1 or len(weight) not in (steps, steps + 1):
+            raise BadInput(
+                f"{where}: infos/weight, episode {number}: has shape {list(weight.shape)} for {steps} steps; it must "
+                "have one number for each step"
+            )
+        parts.append(weight[:steps])
+    return np.concatenate(parts)
+
+
+def _hdf5_weights(where: str, folder: Path) -> Iterator[tuple[int, tuple[np.ndarray, int]]]:
+    import h5py
+
+    reader = _Reader(where, np.float64)
+    with h5py.File(folder / "main_data.hdf5", "r") as file:
+        for number in _episode_ids(file, where):
+            episode = reader.group(file.id, b"episode_%d" % number, number)
+            steps = len(reader.array(episode, (b"rewards",), number))
+            yield number, (reader.array(episode, (b"infos", b"weight"), number), steps)
+
+
+def _arrow_weights(where: str, folder: Path) -> Iterator[tuple[int, tuple[np.ndarray, int]]]:
+    from minari.dataset.minari_storage import MinariStorage
+
+    storage = MinariStorage.read(folder)
+    for number, episode in enumerate(storage.get_episodes(range(storage.total_episodes))):
+        if "weight" not in (episode["infos"] or {}):
+            raise BadInput(f"{where}: infos/weight, episode {number}: is missing; write it with `winnow weights`")
+        yield number, (np.asarray(episode["infos"]["weight"], np.float64), len(episode["rewards"]))
+
+
 # ------------------------------------------------------------------------------------------------ what is stored
+
+
+def _episode_ids(file: Any, where: str) -> list[int]:
+    ids = sorted(int(match[1]) for name in file if (match := re.fullmatch(r"episode_(\d+)", str(name))))
+    if not ids:
+        raise BadInput(f"{where}: holds no episode; record some first")
+    return ids
 
 
 def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, progress: Progress) -> Recording:
@@ -94,9 +149,7 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
     import h5py
 
     with h5py.File(folder / "main_data.hdf5", "r") as file:
-        ids = sorted(int(match[1]) for name in file if (match := re.fullmatch(r"episode_(\d+)", str(name))))
-        if not ids:
-            raise BadInput(f"{where}: holds no episode; record some first")
+        ids = _episode_ids(file, where)
         first = hard_linked(file, f"episode_{ids[0]}", where)
         fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
             field: [(leaf, []) for leaf in _leaves(spaces.get(field), first, field, where)]
@@ -122,9 +175,9 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
 
 
 class _Reader:
-    """Reads small arrays quickly and follows no link."""
+    """Reads small arrays quickly, numbers as one kind of float, and follows no link."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, kind: type = np.float32) -> None:
         import h5py
 
         low: Any = h5py
@@ -136,7 +189,7 @@ class _Reader:
         self.access = low.h5p.create(low.h5p.DATASET_ACCESS)
         self.access.set_chunk_cache(1, 0, 1.0)
         self.inside = (h5d.CHUNKED, h5d.CONTIGUOUS, h5d.COMPACT)
-        number, flag = (np.dtype(np.float32), h5t.NATIVE_FLOAT), (np.dtype(bool), h5t.py_create(np.dtype(bool)))
+        number, flag = ((np.dtype(one), h5t.py_create(np.dtype(one))) for one in (kind, bool))
         self.memory = {h5t.FLOAT: number, h5t.INTEGER: number, h5t.ENUM: flag}
 
     def _refusal(self, name: bytes, number: int, what: str) -> BadInput:

@@ -24,8 +24,7 @@ def value(line: Line) -> str:
 
 
 def picture(figure: Any, title: str, alt: str) -> dict[str, Any]:
-    width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    return {"title": title, "src": pages.embedded(figure), "alt": alt, "width": width, "height": height}
+    return {"title": title} | pages.picture(figure, alt)
 
 
 def _by_algorithm(lines: Sequence[Line]) -> dict[str, list[Line]]:

@@ -95,6 +95,8 @@
     const x = unpack(facts.map.x, Uint16Array);
     const y = unpack(facts.map.y, Uint16Array);
     const source = unpack(facts.map.source, Uint16Array);
+    const points = facts.sources.map(() => 0);
+    source.forEach((number) => points[number]++);
     const labels = facts.map.labels.map(([name, packed]) => [name, unpack(packed, Uint32Array)]);
     const colourings = facts.map.colourings.map((one) => ({
       ...one,
@@ -122,8 +124,9 @@
       size = [width, height];
       const [shade, palette] = colours(one);
       const order = Array.from(x.keys());
-      if (one.values) order.sort((a, b) => shade[a] - shade[b]); // the highest on top
-      else order.sort((a, b) => ((a * 7919) % 10007) - ((b * 7919) % 10007)); // no source always on top
+      // the highest on top, or what comes from the source with the fewest points
+      if (one.values) order.sort((a, b) => shade[a] - shade[b]);
+      else if (one.kind === "source") order.sort((a, b) => points[source[b]] - points[source[a]]);
       const radius = x.length > 5000 ? 1.7 : x.length > 500 ? 2.4 : 3.6;
       pen.globalAlpha = x.length > 5000 ? 0.75 : 0.85;
       for (const i of order) {

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.minari import is_minari, minari_metadata, minari_weights
 from winnow.errors import BadInput
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
 from winnow.weighters.diagnostics import diagnose
@@ -16,10 +17,11 @@ from winnow.weighters.diagnostics import diagnose
 
 @plugin
 class Fixed:
-    """w(row) from a file that `winnow weights` wrote, or any .npy or Parquet file with one weight a row."""
+    """w(row) from what `winnow weights` wrote, or any .npy, Parquet or Minari dataset with one weight a row."""
 
     path: str = ""
-    """A .npy file with one number ≥ 0 a row (or with a field `weight`), or a Parquet file with a column `weight`."""
+    """A .npy file with one number ≥ 0 a row (or with a field `weight`), a Parquet file with a column `weight`, or a
+    Minari dataset (minari:ID) with `weight` in its infos."""
 
     def check(self, dataset: Dataset) -> None:
         weight = read_weights(self.path)
@@ -29,7 +31,8 @@ class Fixed:
     @property
     def stamp(self) -> int:
         """Changes when the file does."""
-        return Path(self.path).stat().st_mtime_ns
+        file = minari_metadata(self.path) if is_minari(self.path, Path(self.path)) else Path(self.path)
+        return file.stat().st_mtime_ns
 
     def init(self, key: Array, spec: Spec) -> Array:
         """The table of log weights, as long as the longest dataset of the pack."""
@@ -53,13 +56,17 @@ def read_weights(path: str) -> np.ndarray:
     if not path:
         raise BadInput("weighter.path is empty; give the file that holds one weight a row")
     try:
-        if Path(path).suffix == ".parquet":
+        if is_minari(path, Path(path)):
+            weight = minari_weights(path)
+        elif Path(path).suffix == ".parquet":
             import pyarrow.parquet
 
             weight = pyarrow.parquet.read_table(path, columns=["weight"])["weight"].to_numpy()
         else:
             weight = np.load(path, allow_pickle=False)
             weight = weight["weight"] if weight.dtype.names else weight
+    except BadInput:
+        raise
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise BadInput(f"{path}: holds no weights that can be read ({error}); give a .npy or Parquet file") from error
     if weight.ndim != 1 or weight.dtype.kind not in "fiu":
