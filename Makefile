@@ -12,12 +12,14 @@ STAMP := $(VENV)/.installed
 
 install: $(STAMP)
 
-# Everything but winnow itself: remade only when the list of dependencies changes.
+# Everything but winnow itself: remade only when the list of dependencies changes. torch is pinned and comes first, or
+# pip would take the newest build with several GB of CUDA libraries.
 $(VENV)/.dependencies: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "winnow needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet '.[dev,ray,robotics,tensorboard,wandb]'
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet '.[d3rlpy,dev,onnx,ray,robotics,tensorboard,torch,wandb]'
 	touch $@
 
 # The package itself, installed (not linked): the tests see what a user gets.
@@ -40,14 +42,7 @@ format: install
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# d3rlpy is the peer to compare with. Its torch is pinned and comes first, or pip would take the newest build with
-# several GB of CUDA libraries.
-$(VENV)/.peers: $(VENV)/.dependencies
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet '.[d3rlpy]'
-	touch $@
-
-bench: $(VENV)/.peers install
+bench: install
 	$(BIN)/python benchmarks/cpu.py
 
 clean:

@@ -1,0 +1,62 @@
+"""`winnow export`: a trained policy as a file that needs neither winnow nor JAX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from winnow.errors import BadInput
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    /,
+    *,
+    onnx: Path | None = None,
+    torch: Path | None = None,
+    safetensors: Path | None = None,
+) -> None:
+    """Write a policy to deploy: raw observation in, mean action in the environment's units out, scaling inside.
+
+    Each file is compared with winnow's own policy on 1000 observations before it takes its name.
+
+    Args:
+        run: A finished run: a file that `winnow train` wrote.
+        onnx: A graph for ONNX Runtime and others, .onnx (needs winnow[onnx]).
+        torch: A program for torch.export.load, .pt2 (needs winnow[torch]).
+        safetensors: Plain arrays and the formula that uses them, .safetensors.
+    """
+    from rich.console import Console
+
+    from winnow import checkpoint, deploy
+    from winnow.policy import Policy
+
+    wanted = (("onnx", onnx, deploy.to_onnx), ("pt2", torch, deploy.to_torch), ("safetensors", safetensors, None))
+    if not any(path for _, path, _ in wanted):
+        raise BadInput(
+            "nothing to write; give --onnx policy.onnx, --torch policy.pt2 or --safetensors policy.safetensors"
+        )
+    for ending, path, _ in wanted:
+        if path and path.suffix != f".{ending}":
+            raise BadInput(f"{path}: a file of this kind ends in .{ending}; choose such a name")
+        if path and path.exists() and path.samefile(run):
+            raise BadInput(f"{path}: is the run itself; choose another name")
+    if run.is_dir():
+        raise BadInput(f"{run}: is a folder; give one of the runs in it, say {_example(run)}")
+    policy, said = Policy.load(run), checkpoint.read_record(run)
+    facts = {"run": said["name"], "dataset": said["dataset"]["name"]}
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for _, path, write in wanted:
+        if path:
+            with console.status(f"writing {path}"):
+                gap = (write or deploy.to_safetensors)(policy, path, **facts)
+            console.print(f"{path}: at most {gap:.0e} from winnow's policy")
+    sizes = f"{len(policy.shift)} numbers in, {len(policy.action_centre)} out"
+    console.print(f"{sizes}: observation [batch, {len(policy.shift)}] in float32")
+
+
+def _example(folder: Path) -> str:
+    names = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("pack-"))
+    return str(folder / names[0]) if names else "one that `winnow train` wrote"

@@ -1,0 +1,199 @@
+"""A trained policy as a file that needs neither winnow nor JAX: ONNX, a PyTorch program, or plain arrays.
+
+All of them take raw observations [batch, O] in float32 and give actions [batch, A] in the environment's units:
+
+    x = (observation − shift) / scale
+    x = relu(x · w + b)  for every layer but the last;  x · w + b  for the last
+    action = action_centre + action_half · tanh(x)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from winnow import __version__
+from winnow.errors import BadInput
+from winnow.files import replacing, write_tensors
+
+if TYPE_CHECKING:
+    from winnow.policy import Policy
+
+OPSET, IR = 13, 7
+"""Of 2021: any runtime of these years reads them, and the graph needs nothing newer."""
+TOLERANCE = 1e-5
+"""How far an exported policy may be from winnow's own, in units of an action's half width where that is above 1."""
+
+Act = Callable[[np.ndarray], np.ndarray]
+
+
+class Network(NamedTuple):
+    """All numbers of a policy, in float32."""
+
+    shift: np.ndarray  # [O]
+    scale: np.ndarray
+    layers: list[tuple[np.ndarray, np.ndarray]]  # [in, out] and [out]
+    action_centre: np.ndarray  # [A]
+    action_half: np.ndarray
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        x = (obs - self.shift) / self.scale
+        for weight, bias in self.layers[:-1]:
+            x = np.maximum(x @ weight + bias, 0)
+        weight, bias = self.layers[-1]
+        return self.action_centre + self.action_half * np.tanh(x @ weight + bias)
+
+
+def network(policy: Policy) -> Network:
+    """A policy's numbers, checked to act as it does.
+
+    What `act` reads of the algorithm's state must be the layers of one ReLU network whose first outputs, through a
+    tanh, are the mean action; so it is for every algorithm here. One that acts in another way is refused.
+    """
+    from winnow import checkpoint
+    from winnow.actors import pruned
+    from winnow.types import Spec
+
+    actions = len(policy.action_centre)
+    read = checkpoint.flatten(pruned(policy.algorithm, Spec(len(policy.shift), actions, 0), policy.state))
+    weights = [np.float32(value) for name, value in read.items() if name.endswith("/w")]
+    biases = [np.float32(value) for name, value in read.items() if name.endswith("/b")]
+    scaling = (policy.shift, policy.scale, policy.action_centre, policy.action_half)
+    shift, scale, centre, half = (np.asarray(part, np.float32) for part in scaling)
+    pairs: list[Any] = list(zip(weights, biases, strict=False))
+    if pairs and len(weights) == len(biases):
+        pairs[-1] = tuple(
+            part[..., :actions] for part in pairs[-1]
+        )  # a tanh-Gaussian's deviations come after its means
+    found = Network(shift, scale, pairs, centre, half)
+    try:
+        check(found, policy)
+    except (BadInput, ValueError, IndexError) as error:
+        name = type(policy.algorithm).__name__
+        raise BadInput(f"a policy of {name} is no ReLU network with a tanh at its end and can't be exported") from error
+    return found
+
+
+def check(act: Act, policy: Policy, count: int = 1000) -> float:
+    """The greatest difference to winnow's own policy on observations of a wide range; refused where it is not small."""
+    rng = np.random.default_rng(0)
+    spread = rng.choice([0.1, 1.0, 3.0], (count, 1))
+    obs = policy.shift + policy.scale * spread * rng.normal(size=(count, len(policy.shift)))
+    obs = obs.astype(np.float32)
+    gap = np.abs(np.asarray(act(obs)) - policy(obs)) / np.maximum(policy.action_half, 1)
+    if not gap.max() <= TOLERANCE:
+        raise BadInput(f"the exported policy differs from winnow's by {gap.max():.1e}; nothing was written")
+    return float(gap.max())
+
+
+# ------------------------------------------------------------------------------------------------- formats
+
+
+def to_safetensors(policy: Policy, path: str | Path, **facts: str) -> float:
+    """Plain arrays: shift, scale, w0, b0, w1, b1, …, action_centre, action_half. How to use them is in `formula`."""
+    found = network(policy)
+    tensors = {name: getattr(found, name) for name in ("shift", "scale", "action_centre", "action_half")}
+    for depth, (weight, bias) in enumerate(found.layers):
+        tensors |= {f"w{depth}": np.ascontiguousarray(weight), f"b{depth}": np.ascontiguousarray(bias)}
+    formula = "x = (observation - shift) / scale; x = relu(x @ w + b) for all layers but the last, x @ w + b for it; "
+    formula += "action = action_centre + action_half * tanh(x)"
+    gap = check(found, policy)
+    write_tensors(path, tensors, _facts(policy, facts) | {"formula": formula})
+    return gap
+
+
+def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
+    """One graph from `observation` to `action`, of operators that every runtime has."""
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise BadInput("an ONNX file needs the onnx package: pip install 'winnow[onnx]'") from error
+    found = network(policy)
+    arrays = {name: getattr(found, name) for name in ("shift", "scale", "action_centre", "action_half")}
+    nodes = [helper.make_node("Sub", ["observation", "shift"], ["moved"])]
+    nodes += [helper.make_node("Div", ["moved", "scale"], ["x0"])]
+    for depth, (weight, bias) in enumerate(found.layers):
+        arrays |= {f"w{depth}": weight, f"b{depth}": bias}
+        nodes.append(helper.make_node("Gemm", [f"x{depth}", f"w{depth}", f"b{depth}"], [f"y{depth}"]))
+        last = depth == len(found.layers) - 1
+        nodes.append(helper.make_node("Tanh" if last else "Relu", [f"y{depth}"], ["unit" if last else f"x{depth + 1}"]))
+    nodes += [helper.make_node("Mul", ["unit", "action_half"], ["wide"])]
+    nodes += [helper.make_node("Add", ["wide", "action_centre"], ["action"])]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", len(sizes)])]
+        for name, sizes in (("observation", found.shift), ("action", found.action_centre))
+    )
+    constants = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
+    opset = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=IR, producer_name="winnow")
+    helper.set_model_props(model, _facts(policy, facts))
+    onnx.checker.check_model(model, full_check=True)
+    said = model.SerializeToString()
+    gap = check(_onnx_act(said), policy)
+    with replacing(path) as temporary:
+        temporary.write_bytes(said)
+    return gap
+
+
+def _onnx_act(model: bytes) -> Act:
+    """The graph run by ONNX Runtime where it is installed, else by onnx itself."""
+    try:
+        import onnxruntime
+
+        session: Any = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    except ImportError:
+        from onnx.reference import ReferenceEvaluator
+
+        session = ReferenceEvaluator(model)
+    return lambda obs: session.run(None, {"observation": obs})[0]
+
+
+def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
+    """A program that `torch.export.load(path).module()` makes callable again."""
+    try:
+        import torch
+    except ImportError as error:
+        raise BadInput("a PyTorch program needs PyTorch: pip install 'winnow[torch]'") from error
+    found = network(policy)
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("shift", "scale", "action_centre", "action_half"):
+                self.register_buffer(name, torch.from_numpy(getattr(found, name).copy()))
+            parts: list[torch.nn.Module] = []
+            for weight, bias in found.layers:
+                layer = torch.nn.Linear(*weight.shape)
+                layer.load_state_dict(
+                    {"weight": torch.from_numpy(weight.T.copy()), "bias": torch.from_numpy(bias.copy())}
+                )
+                parts += [layer, torch.nn.ReLU()]
+            self.layers = torch.nn.Sequential(*parts[:-1], torch.nn.Tanh())
+
+        def forward(self, observation: Any) -> Any:
+            return self.action_centre + self.action_half * self.layers((observation - self.shift) / self.scale)
+
+    shapes = {"observation": {0: torch.export.Dim("batch", min=1)}}
+    example = torch.zeros(2, len(found.shift))
+    with torch.no_grad():
+        program = torch.export.export(Module().eval(), (example,), dynamic_shapes=shapes)
+    said = {f"winnow/{name}": value for name, value in _facts(policy, facts).items()}
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            torch.export.save(program, file, extra_files=said)
+        saved = torch.export.load(temporary).module()
+        with torch.no_grad():
+            return check(lambda obs: saved(torch.from_numpy(obs)).numpy(), policy)
+
+
+def _facts(policy: Policy, facts: dict[str, str]) -> dict[str, str]:
+    """What is written beside the numbers."""
+    from winnow.methods import record
+
+    return {"winnow": __version__, "algorithm": json.dumps(record(policy.algorithm))} | facts
