@@ -1,33 +1,51 @@
-"""winnow on an accelerator: run-steps per second of packs, in one call.
+"""winnow on an accelerator: run-steps per second of packs, and which share of the chip's ceilings that is.
 
-python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
+python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6] [--growth]
+
+WINNOW_PRECISION=float32 or default measures the reference or the device's own products instead of the fused kernels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
-from shapes import hopper_like, pack, stepper, table
+import jax.numpy as jnp
+from shapes import BATCH, hopper_like, pack, stepper, table
 
-PLAN = (
-    ("iql", "dw-aw", (1, 32, 128, 256, 512)),
-    ("iql", "uniform", (1, 128, 256)),
-    ("iql", "dual-aw", (128,)),
-    ("td3bc", "dw-aw", (1, 128)),
-    ("cql", "dw-aw", (1, 64, 128)),
+from winnow.pack import Pack, update
+
+PLAN: tuple[tuple[str, str, int, int], ...] = (
+    ("iql", "dw-aw", 256, 256),
+    ("iql", "dw-aw", 512, 256),
+    ("iql", "dw-aw", 128, 256),
+    ("cql", "dw-aw", 64, 256),
+    ("td3bc", "dw-aw", 128, 256),
+    ("iql", "dw-aw", 64, 256),
+    ("iql", "dw-aw", 32, 256),
+    ("cql", "dw-aw", 128, 256),
+    ("iql", "uniform", 128, 256),
+    ("iql", "dual-aw", 128, 256),
+    ("iql", "dw-aw", 16, 256),
+    ("iql", "dw-aw", 1, 256),
+    ("td3bc", "dw-aw", 1, 256),
+    ("cql", "dw-aw", 1, 256),
 )
+"""algorithm, method, runs, width: what matters most comes first, should --limit end it"""
+GROWTH: dict[str, tuple[Any, ...]] = {"width": (128, 512), "rows": (100_000, 10_000_000)}
+"""What is varied with --growth, for 128 runs of IQL with DW."""
 
 
-def measure(datasets: list[Any], algorithm: str, method: str, count: int, seconds: float) -> dict[str, float]:
+def measure(datasets: list[Any], algorithm: str, method: str, count: int, width: int, seconds: float) -> dict[str, Any]:
     """Compile, then steps for about so many seconds in turns of a fixed length."""
     began = time.perf_counter()
-    packed = pack(datasets, algorithm, method, count)
-    go, turn = stepper(packed), 100 if algorithm == "cql" else 500
+    packed = pack(datasets, algorithm, method, count, width=width)
+    go, turn = stepper(packed), 100 if algorithm == "cql" or count >= 256 else 300
     jax.block_until_ready(packed.learners)
     made = time.perf_counter() - began
     began = time.perf_counter()
@@ -39,30 +57,120 @@ def measure(datasets: list[Any], algorithm: str, method: str, count: int, second
         began = time.perf_counter()
         go(turn)
         spent, done = spent + time.perf_counter() - began, done + turn
-    return {"set-up, s": made, "first turn, s": first, "steps/s": done / spent, "run-steps/s": count * done / spent}
+    cost = {"GFLOP a run-step": flops(packed) / 1e9, "least MB a run-step": least_bytes(packed) / 1e6}
+    rates = {"steps/s": done / spent, "run-steps/s": count * done / spent}
+    return {"precision": packed.precision, "set-up, s": made, "first turn, s": first, "turn": turn} | rates | cost
+
+
+# ------------------------------------------------------------------------------------------------ ceilings
+
+
+def flops(packed: Pack) -> float:
+    """Floating-point operations in the products of one update of one run, counted in its plain program."""
+    lane, learner = packed.lane(0)
+    step = jnp.zeros((), int)
+    traced = jax.make_jaxpr(update, static_argnums=5)(packed.tables, lane, learner, step, jnp.zeros(()), BATCH)
+    return _products(traced.jaxpr)
+
+
+def _products(jaxpr: Any) -> float:
+    total = 0.0
+    for one in jaxpr.eqns:
+        if one.primitive.name == "dot_general":
+            (over, _), _ = one.params["dimension_numbers"]
+            shape = one.invars[0].aval.shape
+            total += 2 * one.outvars[0].aval.size * _size(shape[axis] for axis in over)
+        inner = [getattr(part, "jaxpr", part) for value in one.params.values() for part in _listed(value)]
+        counts = [_products(part) for part in inner if hasattr(part, "eqns")]
+        total += max(counts, default=0) if one.primitive.name == "cond" else sum(counts)
+    return total
+
+
+def _size(shape: Any) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def least_bytes(packed: Pack) -> float:
+    """What one update of one run must move at least: all that it has learnt, once in and once out."""
+    _, learner = packed.lane(0)
+    return 2.0 * sum(leaf.nbytes for leaf in jax.tree.leaves((learner.weighter, learner.algorithm)))
+
+
+def ceilings() -> dict[str, float]:
+    """What this chip does at best: bytes of a long copy, and half-float products of large matrices."""
+
+    def best(work: Any, given: Any, times: int = 10) -> float:
+        loop = jax.jit(lambda x: jax.lax.fori_loop(0, times, lambda _, y: work(y), x))
+        jax.block_until_ready(loop(given))
+        spent = []
+        for _ in range(3):
+            began = time.perf_counter()
+            jax.block_until_ready(loop(given))
+            spent.append((time.perf_counter() - began) / times)
+        return min(spent)
+
+    small = jax.default_backend() == "cpu"
+    long, side = jnp.arange(2**24 if small else 2**30, dtype=jnp.float32), 512 if small else 8192
+    square = jax.random.normal(jax.random.key(0), (side, side), jnp.float16) / side**0.5  # keeps its size
+    return {
+        "bytes/s": 2 * long.nbytes / best(lambda x: x + 1, long),
+        "flop/s": 2 * side**3 / best(lambda x: x @ square, square),
+    }
+
+
+# -------------------------------------------------------------------------------------------------- report
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="also write every number to this file")
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--mixtures", type=int, default=8, help="datasets, which share these rows")
     parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--largest", type=int, default=512)
+    parser.add_argument("--largest", type=int, default=512, help="runs in a pack")
+    parser.add_argument("--growth", action="store_true", help="also vary the rows and the width")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="begin nothing after so many seconds")
     words = parser.parse_args()
-    print(jax.devices()[0].device_kind, "jax", jax.__version__, flush=True)
-    datasets = hopper_like(words.rows, mixtures=8)
+    began = time.perf_counter()
+    # A fresh folder: programs are compiled, and can then be taken from it once to see what that saves.
+    jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
+    top = ceilings()
     found: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rows": words.rows}
-    lines = []
-    for algorithm, method, counts in PLAN:
-        for count in (c for c in counts if c <= words.largest):
-            one = measure(datasets, algorithm, method, count, words.seconds)
-            found[f"{algorithm} {method} × {count}"] = one
-            cells = (f"{one['run-steps/s']:,.0f} run-steps/s", f"first turn {one['first turn, s']:.1f} s")
-            lines.append((f"{algorithm} {method}", f"{count} runs", *cells))
-            print(*lines[-1], flush=True)
-            if words.json:
-                Path(words.json).write_text(json.dumps(found, indent=1))
-    table("run-steps per second, 2×256, batch 256", lines)
+    found |= {"mixtures": words.mixtures, "ceilings": top}
+    print(found, flush=True)
+    lines = [("", "runs", "run-steps/s", "of flop/s", "of bytes/s", "first turn, s", "precision")]
+
+    def one(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
+        if time.perf_counter() - began > words.limit or count > words.largest:
+            return
+        got = measure(datasets, algorithm, method, count, width, words.seconds)
+        got["of flop/s"] = got["run-steps/s"] * got["GFLOP a run-step"] * 1e9 / top["flop/s"]
+        got["of bytes/s"] = got["run-steps/s"] * got["least MB a run-step"] * 1e6 / top["bytes/s"]
+        found[name] = got
+        shares = f"{got['of flop/s']:.0%}", f"{got['of bytes/s']:.0%}"
+        cells = f"{got['run-steps/s']:,.0f}", *shares, f"{got['first turn, s']:.1f}", got["precision"]
+        lines.append((name.split(" ×")[0], str(count), *cells))
+        print(*lines[-1], flush=True)
+        if words.json:
+            Path(words.json).write_text(json.dumps(found, indent=1))
+
+    datasets = hopper_like(words.rows, words.mixtures)
+    for what in PLAN:
+        one(f"{what[0]} {what[1]} × {what[2]}", datasets, *what)
+    jax.clear_caches()
+    one(f"{PLAN[0][0]} {PLAN[0][1]} compiled before × {PLAN[0][2]}", datasets, *PLAN[0])
+    for width in GROWTH["width"] if words.growth else ():
+        one(f"iql dw-aw width {width} × 128", datasets, "iql", "dw-aw", 128, width)
+    for rows in GROWTH["rows"] if words.growth else ():
+        one(f"iql dw-aw rows {rows} × 128", hopper_like(rows, words.mixtures), "iql", "dw-aw", 128, 256)
+    table("2×256, batch 256", lines)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ from winnow.types import Array
 
 Params = Any
 
+COPIES = "half"
+"""Where a network's first layer holds copies of weights for the kernels of `winnow.fused`: see `with_copies`."""
+
 
 def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[dict[str, Array]]:
     """Layers of a multilayer perceptron: normal weights that keep the size of what passes, zero biases.
@@ -35,12 +38,17 @@ def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[
     return layers
 
 
-def mlp(params: Sequence[Mapping[str, Array]], x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+def mlp(params: Sequence[Mapping[str, Any]], x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
     """ReLU layers and a linear last one. Dropout (while learning: with a key) follows each ReLU."""
+    drops = key if dropout > 0 else None
+    if COPIES in params[0] and drops is None:
+        from winnow import fused
+
+        return fused.mlp(params, params[0][COPIES], x)
     for depth, layer in enumerate(params[:-1]):
         x = jax.nn.relu(x @ layer["w"] + layer["b"])
-        if dropout > 0 and key is not None:
-            keep = jax.random.bernoulli(jax.random.fold_in(key, depth), 1 - dropout, x.shape)
+        if drops is not None:
+            keep = jax.random.bernoulli(jax.random.fold_in(drops, depth), 1 - dropout, x.shape)
             x = jnp.where(keep, x / (1 - dropout), 0.0)
     return x @ params[-1]["w"] + params[-1]["b"]
 
@@ -127,11 +135,12 @@ def adam_step(
 ) -> tuple[dict[str, Params], Adam]:
     """One Adam step. `rate` is one learning rate, or one for each parameter group; any of them may be traced."""
     direction: Any
-    direction, moments = optax.scale_by_adam().update(grads, adam.moments)
+    direction, moments = optax.scale_by_adam().update(without_copies(grads), adam.moments)
 
     def move(name: str) -> Params:
         step = rate[name] if isinstance(rate, Mapping) else rate
-        return jax.tree.map(lambda p, d: p - step * d, params[name], direction[name])
+        moved = jax.tree.map(lambda p, d: p - step * d, without_copies(params[name]), direction[name])
+        return _as_before(params[name], moved)
 
     return {name: move(name) for name in params}, Adam(moments)
 
@@ -143,4 +152,41 @@ def cosine(progress: Array) -> Array:
 
 def track(target: Params, online: Params, rate: float | Array) -> Params:
     """Move a target network a little towards the online one."""
-    return jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
+    moved = jax.tree.map(lambda t, o: t + rate * (o - t), without_copies(target), without_copies(online))
+    return _as_before(target, moved)
+
+
+# ------------------------------------------------------------------------------- networks for fused kernels
+
+
+def with_copies(tree: Any) -> Any:
+    """The same states, in which every network that the kernels of `winnow.fused` can take carries the copies of its
+    weights that they read, and so goes through them. Adam and `track` renew the copies where they move the weights,
+    in one pass over memory."""
+    from winnow import fused
+
+    def add(part: Any) -> Any:
+        fitting = _is_network(part) and fused.fits(part)
+        return [part[0] | {COPIES: fused.copies(part)}, *part[1:]] if fitting else part
+
+    return jax.tree.map(add, tree, is_leaf=lambda part: _is_network(part) or isinstance(part, Adam))
+
+
+def without_copies(tree: Any) -> Any:
+    """The same states without them: the layout that is kept, saved and read."""
+
+    def drop(part: Any) -> Any:
+        if not _is_network(part):
+            return part
+        return [{name: part[0][name] for name in part[0] if name != COPIES}, *part[1:]]
+
+    return jax.tree.map(drop, tree, is_leaf=_is_network)
+
+
+def _as_before(before: Any, after: Any) -> Any:
+    """With copies if there were some before."""
+    return after if jax.tree.structure(before) == jax.tree.structure(after) else with_copies(after)
+
+
+def _is_network(part: Any) -> bool:
+    return isinstance(part, list) and bool(part) and isinstance(part[0], dict) and "w" in part[0]

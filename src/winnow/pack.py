@@ -9,19 +9,24 @@ This module knows no plug-in by name.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Arena, Dataset
+from winnow.data.home import home
 from winnow.data.scaling import action_transform, reward_transform, unit_transform
 from winnow.envs import cores_here
+from winnow.errors import BadInput
+from winnow.nets import with_copies, without_copies
 from winnow.samplers import Sampler, alias_table
 from winnow.types import Algorithm, Array, Batch, Metrics, Spec, State, Weighter
 
@@ -148,6 +153,38 @@ def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progres
 
 # ------------------------------------------------------------------------------------------------ programs
 
+Precision = Literal["float32", "default", "half"]
+"""What networks multiply in. float32: float32 throughout, the reference. default: as the device multiplies float32
+unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.fused`, and default
+for networks that these can't take. Parameters, Adam and sums are float32 in all of them."""
+
+FEWEST_LANES = 32
+"""With fewer lanes the fused kernels have too little work to fill a GPU, and are not chosen."""
+
+
+def best_precision(lanes: int) -> Precision:
+    """$WINNOW_PRECISION, or the fastest here whose results match the reference."""
+    given: Any = os.environ.get("WINNOW_PRECISION") or None
+    if given not in (None, *get_args(Precision)):
+        raise BadInput(f"WINNOW_PRECISION is {given!r}; choose one of {', '.join(get_args(Precision))}")
+    if given == "half" or (given is None and lanes >= FEWEST_LANES and jax.default_backend() == "gpu"):
+        from winnow import fused  # Pallas takes a second to import
+
+        if fused.available():
+            return "half"
+        if given:
+            raise BadInput("WINNOW_PRECISION is half, which needs an NVIDIA GPU of compute capability 9; leave it out")
+    return given or "default"
+
+
+def keep_programs() -> None:
+    """Let JAX keep compiled programs for accelerators on disk, in the data folder, so that the next call need not
+    compile them again. Left alone where JAX's own setting says where, and with WINNOW_KEEP_PROGRAMS=0."""
+    if jax.default_backend() == "cpu" or os.environ.get("WINNOW_KEEP_PROGRAMS") == "0":
+        return
+    if not jax.config.values.get("jax_compilation_cache_dir"):
+        jax.config.update("jax_compilation_cache_dir", str(home() / "programs"))
+
 
 def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: Array, batch_size: int) -> Learner:
     """One step of one run: draw, weigh, learn. The algorithm sees the weights from before the weighter's update."""
@@ -162,7 +199,15 @@ def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: 
 
 
 def advance(
-    tables: Tables, lanes: Lane, learners: Learner, first: Array, total: Array, count: int | Array, *, batch_size: int
+    tables: Tables,
+    lanes: Lane,
+    learners: Learner,
+    first: Array,
+    total: Array,
+    count: int | Array,
+    *,
+    batch_size: int,
+    precision: Precision = "default",
 ) -> Learner:
     """`count` steps of every lane, beginning with step `first`."""
     alone = lanes.rows.shape[0] == 1  # one run needs no batched products: it is the plain loop
@@ -174,7 +219,10 @@ def advance(
 
     if alone:
         lanes, learners = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (lanes, learners))
-    learners = jax.lax.fori_loop(0, count, step_all, learners)
+    if precision == "half":
+        learners = with_copies(learners)
+    with jax.default_matmul_precision("float32") if precision == "float32" else contextlib.nullcontext():
+        learners = without_copies(jax.lax.fori_loop(0, count, step_all, learners))
     return jax.tree.map(lambda leaf: leaf[None], learners) if alone else learners
 
 
@@ -238,14 +286,22 @@ class Pack:
 
     An accelerator steps all lanes at once. A CPU is faster with plain products than with batched ones, and has cores
     to spare: there each lane goes through the program on its own, as many at a time as there are cores. `block` says
-    how many lanes go together, where neither is wanted.
+    how many lanes go together, where neither is wanted, and `precision` what networks multiply in.
     """
 
     def __init__(
-        self, runs: Sequence[Run], steps: int, batch_size: int, block: int | None = None, drawn: Drawn | None = None
+        self,
+        runs: Sequence[Run],
+        steps: int,
+        batch_size: int,
+        block: int | None = None,
+        drawn: Drawn | None = None,
+        precision: Precision | None = None,
     ) -> None:
+        keep_programs()
         self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
         self.block = block or (1 if jax.default_backend() == "cpu" else len(runs))
+        self.precision = precision or best_precision(min(self.block, len(runs)))
         self.step = 0
         self.since = 0  # steps in the sums
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
@@ -260,7 +316,7 @@ class Pack:
     def _advance(self) -> Any:
         # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a
         # length that may vary lets progress be shown as often as one likes.
-        static = ("batch_size",) if jax.default_backend() == "cpu" else ("batch_size", "count")
+        static = ("batch_size", "precision", *(() if jax.default_backend() == "cpu" else ("count",)))
         return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
 
     @cached_property
@@ -272,7 +328,8 @@ class Pack:
         first, total = jnp.asarray(self.step), jnp.asarray(self.steps)
 
         def go(lanes: Lane, learners: Learner) -> Learner:
-            return self._advance(self.tables, lanes, learners, first, total, count=count, batch_size=self.batch_size)
+            how = {"batch_size": self.batch_size, "precision": self.precision}
+            return self._advance(self.tables, lanes, learners, first, total, count=count, **how)
 
         if self.block >= len(self.runs):
             self.learners = go(self.lanes, self.learners)

@@ -1,0 +1,94 @@
+"""Do runs learn the same with the fused kernels as in float32? Scores on the dome while they learn, seed by seed.
+
+python results/speed/precision.py                (on a GPU of compute capability 9; writes precision.json beside it)
+python results/speed/precision.py --interpret    (on a CPU, smaller, the kernels interpreted; writes precision-cpu.json)
+
+Both precisions train the same seeds on the same data. Rounding makes their paths part after some hundred updates, so
+they are compared as samples: the difference of the mean scores beside its standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from winnow import fused, toy
+from winnow.data.recipes import mixed
+from winnow.methods import make_algorithm, method, resized
+from winnow.pack import Pack, act
+from winnow.training import plan
+
+PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000, 256)}
+"""algorithm: (seeds, updates, rows of a batch and width of a layer)"""
+INTERPRETED = {"iql": (12, 2_500, 128), "td3bc": (12, 2_500, 128)}
+"""The same on a CPU."""
+PRECISIONS = ("half", "float32")
+LOOKS, EPISODES, ROWS, SHARE = 5, 20, 100_000, 0.05
+WATCHED = ("q", "loss/critic", "loss/td", "weighter/loss", "weight/ess", "weight/reward")
+
+
+def scores(pack: Pack) -> np.ndarray:
+    """[seeds] mean normalised return of each run's policy; all runs play side by side."""
+    policies = jax.jit(jax.vmap(act))
+
+    def together(state: np.ndarray, _: Any) -> np.ndarray:
+        seats = state.reshape(len(pack.runs), EPISODES, -1).astype(np.float32)
+        return np.asarray(policies(pack.lanes, pack.learners.algorithm, seats)).reshape(len(state), -1)
+
+    returns = toy.play(together, len(pack.runs) * EPISODES, seed=7)[2].sum(axis=0)
+    return toy.normalised(returns).reshape(len(pack.runs), EPISODES).mean(axis=1)
+
+
+def learn(dataset: Any, algorithm: str, precision: Any, seeds: int, steps: int, size: int) -> dict[str, Any]:
+    learner, weighter = (
+        resized(part, (size, size)) for part in (make_algorithm(algorithm), method("dw-aw", algorithm)[1])
+    )
+    runs = plan(dataset, learner, "dw-aw", weighter=weighter, seeds=seeds)
+    pack = Pack(runs, steps, size, precision=precision)
+    found: dict[str, Any] = {"step": [], "score": []}
+    for _ in range(LOOKS):
+        pack.advance(steps // LOOKS)
+        means = pack.end_chunk()
+        found["step"].append(pack.step)
+        found["score"].append(np.round(scores(pack), 2).tolist())
+        for name in (name for name in WATCHED if name in means):
+            found.setdefault(name, []).append([float(f"{value:.5g}") for value in means[name]])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--algorithms", nargs="+", help="some of those in the plan")
+    parser.add_argument("--interpret", action="store_true")
+    words = parser.parse_args()
+    sizes, name = (INTERPRETED, "precision-cpu.json") if words.interpret else (PLAN, "precision.json")
+    fused.BLOCKS = dataclasses.replace(fused.BLOCKS, interpret=words.interpret)
+    low, high = toy.make(toy.random, ROWS, seed=0), toy.make(toy.expert, ROWS // 5, seed=1)
+    dataset = mixed(low, high, SHARE, ROWS, name="dome")
+    kept: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
+    for algorithm in words.algorithms or sizes:
+        for precision in PRECISIONS:
+            kept[f"{algorithm} {precision}"] = learn(dataset, algorithm, precision, *sizes[algorithm])
+        Path(__file__).with_name(name).write_text(json.dumps(kept))
+        compare(algorithm, *(kept[f"{algorithm} {precision}"] for precision in PRECISIONS))
+
+
+def compare(algorithm: str, half: dict[str, Any], exact: dict[str, Any]) -> None:
+    """The scores at three times, and everything else at the end."""
+    for name in (name for name in half if name != "step"):
+        for at in (0, LOOKS // 2, LOOKS - 1) if name == "score" else (LOOKS - 1,):
+            a, b = np.array(half[name][at]), np.array(exact[name][at])
+            error = np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+            means = f"half {a.mean():.4g}, float32 {b.mean():.4g}, difference {a.mean() - b.mean():.3g} ± {error:.3g}"
+            seeds = f"deviation of seeds {a.std(ddof=1):.3g}, {b.std(ddof=1):.3g}"
+            print(f"{algorithm} step {half['step'][at]} {name}: {means}; {seeds}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

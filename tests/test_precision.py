@@ -1,0 +1,246 @@
+"""The fused kernels, interpreted on a CPU, against plain float32 networks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problems import assert_same, quick_compiles, toy_dataset
+
+from winnow import fused
+from winnow.algorithms import ALGORITHMS
+from winnow.errors import BadInput
+from winnow.nets import (
+    COPIES,
+    adam_init,
+    adam_step,
+    mlp,
+    mlp_init,
+    track,
+    twins,
+    twins_init,
+    with_copies,
+    without_copies,
+)
+from winnow.pack import Pack, Run, best_precision
+from winnow.samplers import Uniform
+from winnow.weighters import Density, NoWeights
+
+WIDTH, ROWS = 128, 96  # no whole block of rows: the rest is filled up
+
+sizes = pytest.mark.parametrize(("inputs", "outputs"), [(11, 1), (14, 3), (16, 18)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick() -> Iterator[None]:
+    with quick_compiles():
+        yield
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Interpret the kernels, with operands of this type and their usual blocks but for fewer rows.
+
+    Compiled programs don't know by what they were cut: no two tests may run one of the same shapes with two types.
+    """
+
+    def use(operand: Any) -> None:
+        gradient = jnp.float32 if operand == jnp.float32 else jnp.bfloat16
+        cut = dataclasses.replace(fused.Blocks(), rows=64, operand=operand, gradient=gradient, interpret=True)
+        monkeypatch.setattr(fused, "BLOCKS", cut)
+
+    return use
+
+
+def problem(inputs: int, outputs: int, last_scale: float = 1.0, size: float = 1.0) -> tuple[Any, Any, Any]:
+    """A network with biases, inputs of about this size, and the cotangent of its output."""
+    rng = np.random.default_rng(inputs + outputs)
+    widths = (inputs, WIDTH, WIDTH, outputs)
+    scales = [(2 / inputs) ** 0.5, (2 / WIDTH) ** 0.5, last_scale / WIDTH**0.5]
+    layers = [
+        {"w": (scale * rng.normal(size=(i, o))).astype(np.float32), "b": (0.1 * rng.normal(size=o)).astype(np.float32)}
+        for scale, i, o in zip(scales, widths, widths[1:], strict=False)
+    ]
+    x, dy = size * rng.normal(size=(ROWS, inputs)), rng.normal(size=(ROWS, outputs))
+    return layers, x.astype(np.float32), dy.astype(np.float32)
+
+
+def value_and_grads(layers: Any, x: Any, dy: Any, copied: bool = False) -> Any:
+    def all_of(layers: Any, x: Any, dy: Any) -> Any:
+        out, back = jax.vjp(mlp, with_copies(layers) if copied else layers, x)
+        d_layers, dx = back(dy)
+        return {"out": out, "x": dx, "layers": without_copies(d_layers)}
+
+    return jax.jit(all_of)(layers, x, dy)
+
+
+def distances(one: Any, other: Any) -> list[float]:
+    norm = np.linalg.norm
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return [float(norm(np.asarray(a) - np.asarray(b)) / norm(np.asarray(b))) for a, b in pairs]
+
+
+# ------------------------------------------------------------------------------------------------- kernels
+
+
+@sizes
+def test_the_kernels_compute_the_plain_network_and_its_gradients(
+    inputs: int, outputs: int, kernels: Callable[..., None]
+) -> None:
+    """In float32, to float32's last digits: out, every weight, every bias and the inputs."""
+    kernels(jnp.float32)
+    layers, x, dy = problem(inputs, outputs)
+    found = distances(value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy))
+    assert len(found) == 8
+    assert max(found) < 2e-6
+
+
+@sizes
+def test_half_floats_come_as_close_as_their_rounding_lets_them(
+    inputs: int, outputs: int, kernels: Callable[..., None]
+) -> None:
+    """The output to 1e-3. A gradient changes more: a unit near 0 that is rounded to the other side joins or leaves."""
+    kernels(jnp.float16)
+    layers, x, dy = problem(inputs, outputs)
+    got, exact = value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy)
+    assert 0 < distances(got["out"], exact["out"])[0] < 1e-3
+    assert max(distances(got, exact)) < 0.08
+
+
+@pytest.mark.parametrize(("last_scale", "size", "dy_size"), [(1e-3, 1.0, 1e-9), (1.0, 1e3, 1e6), (30.0, 1e-3, 1.0)])
+def test_numbers_beyond_the_range_of_half_floats_on_the_way_back(
+    last_scale: float, size: float, dy_size: float, kernels: Callable[..., None]
+) -> None:
+    kernels(jnp.float16)
+    layers, x, dy = problem(14, 1, last_scale, size)
+    got, exact = (value_and_grads(layers, x, np.float32(dy_size) * dy, copied) for copied in (True, False))
+    assert max(distances(got, exact)) < 0.08
+
+
+def test_activations_beyond_the_range_of_half_floats_saturate(kernels: Callable[..., None]) -> None:
+    kernels(jnp.float16)
+    layers, x, dy = problem(14, 1, size=1e6)
+    got = value_and_grads(layers, x, dy, copied=True)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(got))
+
+
+def test_a_cotangent_that_is_not_finite_is_not_hidden(kernels: Callable[..., None]) -> None:
+    kernels(jnp.float16)
+    layers, x, dy = problem(14, 1)
+    got = value_and_grads(layers, x, np.where(np.arange(ROWS)[:, None] == 3, np.float32(np.inf), dy), copied=True)
+    assert not np.isfinite(got["layers"][1]["w"]).all()
+
+
+def test_twins_in_lanes_through_the_kernels(kernels: Callable[..., None]) -> None:
+    """Networks under two vmaps, with inputs that only one of them maps."""
+    kernels(jnp.float32)
+    critics = jax.vmap(lambda key: twins_init(key, (5, WIDTH, WIDTH, 1)))(jax.random.split(jax.random.key(0), 3))
+    obs, action = jnp.ones((3, 64, 3)), jax.random.normal(jax.random.key(1), (3, 64, 2))
+
+    def grads(nets: Any) -> Any:
+        loss = lambda net, o, a: jnp.sum(jnp.sin(twins(net, o, a)))  # noqa: E731
+        return without_copies(jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 2))))(nets, obs, action))
+
+    assert max(distances(grads(jax.jit(with_copies)(critics)), grads(critics))) < 5e-6
+
+
+@pytest.mark.parametrize(
+    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (64, 128, 128, 1), (11, 128, 128, 33), (3, 8, 8, 8, 1)]
+)
+def test_networks_of_other_shapes_stay_plain(shape: tuple[int, ...]) -> None:
+    layers = mlp_init(jax.random.key(0), shape)
+    assert jax.tree.structure(with_copies(layers)) == jax.tree.structure(layers)
+
+
+def test_the_kernels_are_lowered_for_a_gpu() -> None:
+    """Down to Triton's language, which refuses what it can't do. It takes no GPU."""
+    layers, x, dy = problem(14, 3)
+
+    def all_of(layers: Any, x: Any, dy: Any) -> Any:
+        return jax.vjp(mlp, with_copies(layers), x)[1](dy)
+
+    text = jax.jit(all_of).trace(layers, x, dy).lower(lowering_platforms=("cuda",)).as_text()
+    for kernel in ("_forth_kernel", "_back_weights_kernel", "_back_last_kernel", "_back_inputs_kernel"):
+        assert kernel in text
+
+
+# ---------------------------------------------------------------------------------------------- in a pack
+
+
+def test_copies_follow_the_weights() -> None:
+    """After Adam and after a target moved; moments have none."""
+    params: Any = with_copies(
+        {"critic": twins_init(jax.random.key(0), (5, WIDTH, WIDTH, 1)), "log_alpha": jnp.zeros(())}
+    )
+    grads = jax.tree.map(jnp.ones_like, params)
+    moved, adam = adam_step(params, grads, adam_init(without_copies(params)), 0.1)
+    target = track(params["critic"], moved["critic"], 0.5)
+    for net in (moved["critic"], target):
+        first, second = net[0][COPIES]
+        np.testing.assert_array_equal(second, net[1]["w"].astype(jnp.float16))
+        np.testing.assert_array_equal(first[:, :5], net[0]["w"].astype(jnp.float16))
+        np.testing.assert_array_equal(first[:, 5], net[0]["b"].astype(jnp.float16))
+        assert not np.asarray(first[:, 6:]).any()
+    halfway = 0.5 * (params["critic"][1]["w"] + moved["critic"][1]["w"])
+    np.testing.assert_allclose(target[1]["w"], halfway, rtol=1e-5, atol=1e-6)
+    assert jax.tree.structure(adam.moments[1]) == jax.tree.structure(without_copies(params))  # pyright: ignore
+
+
+def runs_of(algorithm: str, weighter: Any) -> list[Run]:
+    options = {"samples": 2} if algorithm == "cql" else {}
+    learner = ALGORITHMS[algorithm](hidden=(WIDTH, WIDTH), **options)
+    return [Run(toy_dataset(200, seed=seed), learner, Uniform(), weighter, seed) for seed in range(2)]
+
+
+def trained(runs: list[Run], precision: Any, *counts: int) -> Pack:
+    pack = Pack(runs, 8, 64, block=len(runs), precision=precision)
+    for count in counts:
+        pack.advance(count)
+    return pack
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "weighter"), [("iql", Density(hidden=(WIDTH, WIDTH))), ("cql", NoWeights())], ids=["iql", "cql"]
+)
+def test_a_pack_learns_the_same_through_the_kernels(
+    algorithm: str, weighter: Any, kernels: Callable[..., None]
+) -> None:
+    """In float32 the whole update agrees, and what is kept looks the same as without them."""
+    kernels(jnp.float32)
+    runs = runs_of(algorithm, weighter)
+    assert_same(trained(runs, "half", 4).learners, trained(runs, "float32", 4).learners, rtol=5e-3, atol=2e-5)
+
+
+def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(kernels: Callable[..., None]) -> None:
+    kernels(jnp.float16)
+    runs = runs_of("td3bc", NoWeights())
+    at_once = trained(runs, "half", 5)
+    assert_same(trained(runs, "half", 2, 3).learners, at_once.learners)
+    means, exact = at_once.end_chunk(), trained(runs, "default", 5).end_chunk()
+    for name, value in exact.items():
+        np.testing.assert_allclose(means[name], value, rtol=0.01, atol=1e-3)
+
+
+def test_dropout_goes_the_plain_way() -> None:
+    layers, x, _ = problem(11, 1)
+    assert COPIES in with_copies(layers)[0]
+    key = jax.random.key(3)
+    assert_same(mlp(with_copies(layers), x, 0.5, key), mlp(layers, x, 0.5, key))
+
+
+def test_a_cpu_keeps_to_float32_and_the_environment_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WINNOW_PRECISION", raising=False)
+    assert best_precision(512) == "default"
+    monkeypatch.setenv("WINNOW_PRECISION", "float32")
+    assert best_precision(512) == "float32"
+    monkeypatch.setenv("WINNOW_PRECISION", "bfloat16")
+    with pytest.raises(BadInput, match=r"bfloat16.*float32, default, half"):
+        best_precision(512)
+    monkeypatch.setenv("WINNOW_PRECISION", "half")
+    with pytest.raises(BadInput, match="compute capability 9"):
+        best_precision(512)
