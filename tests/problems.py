@@ -16,7 +16,7 @@ from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.types import Array, Batch, Spec, Weights
-from winnow.weighters import WEIGHTERS, Density, Dual, Fixed
+from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, OptiDICE
 
 OBS, ACTION, ROWS = 3, 2, 40
 SPEC = Spec(OBS, ACTION, ROWS)
@@ -29,6 +29,9 @@ def tiny(kind: type, **settings: Any) -> Any:
     return kind(**{name: value for name, value in SMALL.items() if name in known} | settings)
 
 
+PLAIN = ("none", "decoupled", "fixed")
+"""Weighters that learn nothing."""
+
 ALGORITHM_CASES: dict[str, Any] = {name: tiny(kind) for name, kind in ALGORITHMS.items()} | {
     "iql-dropout": tiny(IQL, dropout=0.5),
     "cql-plain-sum": tiny(CQL, importance=False),
@@ -39,10 +42,13 @@ ALGORITHM_CASES: dict[str, Any] = {name: tiny(kind) for name, kind in ALGORITHMS
 }
 """Every registered algorithm, and the variants whose program differs."""
 
-LEARNED_CASES: dict[str, Any] = {name: tiny(WEIGHTERS[name]) for name in WEIGHTERS if name not in ("none", "fixed")} | {
+LEARNED_CASES: dict[str, Any] = {name: tiny(WEIGHTERS[name]) for name in WEIGHTERS if name not in PLAIN} | {
     "density-paper": tiny(Density, form="paper"),
     "density-mask": tiny(Density, terminal="mask"),
     "density-marginal": tiny(Density, state_weight="marginal"),
+    "optidice-kl": tiny(OptiDICE, divergence="kl"),
+    "optidice-marginal": tiny(OptiDICE, state_weight="marginal"),
+    "optidice-reset": tiny(OptiDICE, terminal="reset"),
     "dual-temperature": tiny(Dual, control="temperature"),
     "dual-mask": tiny(Dual, terminal="mask"),
     "dual-discount": tiny(Dual, discount=0.9),
@@ -51,7 +57,7 @@ LEARNED_CASES: dict[str, Any] = {name: tiny(WEIGHTERS[name]) for name in WEIGHTE
 }
 """Every registered weighter that learns, and the variants whose program differs."""
 
-WEIGHTER_NAMES = ["none", "fixed", *LEARNED_CASES]
+WEIGHTER_NAMES = [*PLAIN, *LEARNED_CASES]
 
 
 def weighter_case(name: str, folder: Path) -> Any:
@@ -121,7 +127,7 @@ def toy_weights(seed: int = 0, size: int = 8) -> Weights:
 
 def take(batch: Batch, index: Any) -> Batch:
     """Some rows of a batch, in some order."""
-    return Batch(*(column[jnp.asarray(index)] if jnp.ndim(column) else column for column in batch))
+    return jax.tree.map(lambda column: column[jnp.asarray(index)] if jnp.ndim(column) else column, batch)
 
 
 def put(column: Array, row: int, value: Any) -> Array:

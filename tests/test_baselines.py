@@ -8,20 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import bandit, quick_compiles, tiny, toy_dataset
+from problems import SPEC, assert_same, bandit, differ, quick_compiles, take, tiny, toy_batch, toy_dataset
 
 from winnow import advantages
-from winnow.algorithms import BC
+from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.methods import METHODS, from_record, method, record
-from winnow.pack import Pack, Run
+from winnow.pack import Pack, Run, draw, lay_out
 from winnow.samplers import ODPRA, PF, SAMPLERS, ReD
-from winnow.weighters import NoWeights
+from winnow.types import Weights, expect
+from winnow.weighters import Decoupled, NoWeights
 
+KEY = jax.random.key(0)
 QUICK = ODPRA(iterations=2, steps=400, hidden=(16,))
 
 
@@ -175,3 +179,48 @@ def test_cloning_what_is_drawn_does_better_than_cloning_all(sampler: Any) -> Non
     pack = Pack([Run(bandit(256), algorithm, sampler, NoWeights())], steps=600, batch_size=64)
     pack.advance(600)
     assert float(algorithm.act(pack.lane(0)[1].algorithm, np.zeros(1))[0]) > 0.25
+
+
+# ----------------------------------------------------------------------------------------------- decoupling
+
+
+@pytest.mark.parametrize("name", ["iql", "td3bc", "cql"])
+def test_decoupled_values_are_fitted_to_the_dataset_and_the_policy_to_what_is_drawn(name: str) -> None:
+    """A batch in which row 0 was drawn three times as often as the rest: its values learn as from the rows once each,
+    its policy as from the batch as it is."""
+    algorithm, once = tiny(ALGORITHMS[name]), toy_batch()
+    often = take(once, [0, 0, 0, *range(1, 8)])._replace(frequency=jnp.asarray([3.0] * 3 + [1.0] * 7))
+    _, weights, metrics = Decoupled().update((), often, KEY)
+    even, drawn = np.array([1 / 3] * 3 + [1] * 7) / 8, np.full(10, 0.1)
+    assert weights.fit is not None
+    np.testing.assert_allclose(weights.fit, even, rtol=1e-6)
+    np.testing.assert_allclose(weights.sa, drawn, rtol=1e-6)
+    assert float(metrics["weighter/fit_ess"]) == pytest.approx(1 / (10 * (even**2).sum()))
+    state = algorithm.init(KEY, SPEC)
+
+    def learnt(weights: Weights) -> Any:
+        return algorithm.update(state, often, weights, KEY)[0].params
+
+    decoupled = learnt(weights)
+    values = {"iql": ("value", "critic"), "td3bc": ("critic",), "cql": ()}[name]
+    for group in values:
+        assert_same(decoupled[group], learnt(Weights(weights.fit, weights.fit))[group])
+        assert differ(decoupled[group], learnt(Weights(weights.sa, weights.sa))[group])
+    assert_same(decoupled["actor"], learnt(Weights(weights.sa, weights.sa))["actor"])
+    if name == "cql":  # its penalty, which is for the policy, shares a network with its values
+        assert differ(decoupled["critic"], learnt(Weights(weights.sa, weights.sa))["critic"])
+        assert differ(decoupled["critic"], learnt(Weights(weights.fit, weights.fit))["critic"])
+
+
+def test_a_batch_knows_how_often_its_rows_are_drawn() -> None:
+    """Under a sampler and undone by 1/frequency: the mean over draws is then the mean over the dataset."""
+    data = toy_dataset(60, longest=5)
+    runs = [Run(toy_dataset(50, seed=1), BC(), ReD(), Decoupled()), Run(data, BC(), ReD(0.2), Decoupled())]
+    tables, lanes = lay_out(runs, with_episodes=False)
+    lane = jax.tree.map(lambda leaf: leaf[1], lanes)
+    batch = draw(tables, lane, KEY, 100_000, jnp.zeros((), int), jnp.zeros(()))
+    assert batch.frequency is not None
+    np.testing.assert_allclose(batch.frequency, 60 * ReD(0.2).probabilities(data)[np.asarray(batch.row)], rtol=1e-5)
+    _, weights, _ = Decoupled().update((), batch, KEY)
+    assert float(expect(weights.values.sa, batch.reward)) == pytest.approx(data.reward.mean(), abs=0.02)
+    assert abs(float(batch.reward.mean()) - data.reward.mean()) > 0.1

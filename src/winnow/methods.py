@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "optidice-w": ("uniform", "optidice"),
     "red": ("red", "none"),
     "odpr-r": ("red", "none"),
-    "odpr-a": ("odpr-a", "none"),
+    "odpr-a": ("odpr-a", "decoupled"),
 }
 """name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc."""
 

@@ -80,6 +80,7 @@ class Tables(NamedTuple):
     start: Array  # [starts of all datasets] slots of initial states
     keep: Array  # [rows of all dataset × sampler pairs] alias tables
     other: Array
+    frequency: Array  # [the same] how often each row is drawn, in units of 1/rows
 
 
 class Lane(NamedTuple):
@@ -129,6 +130,7 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
         row=row,
         step=step,
         progress=progress,
+        frequency=tables.frequency[lane.first_alias + row],
     )
 
 
@@ -401,7 +403,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         if arena not in arenas:
             arenas[arena] = size
             size += arena.slots
-    slot, episode, start, alias = _Stretches(), _Stretches(), _Stretches(), _Stretches()
+    slot, episode, start, alias, often = (_Stretches() for _ in range(5))
     known = drawn or probabilities(runs)
     lanes: list[Lane] = []
     for run in runs:
@@ -414,6 +416,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         where = block if not data.has_episodes else moved[data.episodes.arena]
         first_start = start.add(id(data), lambda d=data, w=where: (d.start_slot + w).astype(np.int32))
         first_alias = alias.add(run.drawing, lambda p=known[run.drawing]: alias_table(p))
+        often.add(run.drawing, lambda p=known[run.drawing]: (len(p) * p).astype(np.float32))
         mean, std = data.obs_moments
         shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
         centre, half = action_transform(data)
@@ -450,6 +453,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         start=jnp.asarray(start.flat()),
         keep=jnp.asarray(np.concatenate([table.keep for table in alias.parts])),
         other=jnp.asarray(np.concatenate([table.other for table in alias.parts])),
+        frequency=jnp.asarray(often.flat()),
     )
     stacked: Any = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *lanes)
     return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))

@@ -33,13 +33,20 @@ class Batch(NamedTuple):
     row: Array  # [B] the row's number in its dataset
     step: Array  # [] int: how many updates came before this one; the same for every run of a pack
     progress: Array  # [] the part of the run that is done: 0 at its first update, for schedules
+    frequency: Array | None = None  # [B] how often the sampler draws the row, in units of 1/rows; None: all alike
 
 
 class Weights(NamedTuple):
-    """How much each row counts. Both are ≥ 0 and sum to 1 over the batch; no gradient flows through them."""
+    """How much each row counts. All are ≥ 0 and sum to 1 over the batch; no gradient flows through them."""
 
     sa: Array  # [B] where the dataset's action is judged
     s: Array  # [B] where the policy's own action is
+    fit: Array | None = None  # [B] where a value is fitted to its backup; None: the two above there too
+
+    @property
+    def values(self) -> Weights:
+        """The weights of losses that fit values."""
+        return self if self.fit is None else Weights(self.fit, self.fit)
 
 
 class Spec(NamedTuple):

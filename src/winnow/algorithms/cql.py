@@ -86,7 +86,7 @@ class CQL:
         batch = batch._replace(action=jnp.clip(batch.action, -self.action_limit, self.action_limit))
         k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(key, 5)
         plain = jnp.full_like(weights.sa, 1 / weights.sa.shape[0])
-        td_weight = plain if self.reg_only == "strict" else weights.sa
+        td_weight = plain if self.reg_only == "strict" else weights.values.sa
         policy_weight = weights.s if self.reg_only == "none" else plain
 
         def backup() -> Array:

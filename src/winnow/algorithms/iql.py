@@ -85,12 +85,12 @@ class IQL:
 
         def value_loss(params: dict[str, Any]) -> tuple[Array, Array]:
             gap = ceiling - scalar(params["value"], batch.obs)
-            return expect(weights.s, jnp.abs(self.expectile - (gap < 0)) * gap**2), gap
+            return expect(weights.values.s, jnp.abs(self.expectile - (gap < 0)) * gap**2), gap
 
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Array]:
             backup = batch.reward + self.discount * (1 - batch.terminal) * scalar(state.params["value"], batch.next_obs)
             value = twins(params["critic"], batch.obs, batch.action)
-            return expect(weights.sa, ((value - frozen(backup)) ** 2).sum(axis=0)), value
+            return expect(weights.values.sa, ((value - frozen(backup)) ** 2).sum(axis=0)), value
 
         def actor_loss(params: dict[str, Any], advantage: Array) -> Array:
             log_prob = gaussian_log_prob(params["actor"], batch.obs, batch.action, self.dropout, key)

@@ -68,7 +68,7 @@ class TD3BC:
 
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Array]:
             value = twins(params["critic"], batch.obs, batch.action)
-            return expect(weights.sa, ((value - backup) ** 2).sum(axis=0)), value
+            return expect(weights.values.sa, ((value - backup) ** 2).sum(axis=0)), value
 
         (loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)({"critic": state.params["critic"]})
         critic, adam = adam_step(

@@ -7,6 +7,7 @@ A weighter has `init`, `update` and `log_weight` (`winnow.types.Weighter`). It m
   `fetch(rows)` gives any rows as a batch and `episode` [rows] numbers the episode of each row.
 """
 
+from winnow.weighters.decoupled import Decoupled
 from winnow.weighters.density import Density
 from winnow.weighters.dual import Dual
 from winnow.weighters.fixed import Fixed
@@ -18,7 +19,8 @@ WEIGHTERS: dict[str, type] = {
     "density": Density,
     "dual": Dual,
     "optidice": OptiDICE,
+    "decoupled": Decoupled,
     "fixed": Fixed,
 }
 
-__all__ = ["WEIGHTERS", "Density", "Dual", "Fixed", "NoWeights", "OptiDICE"]
+__all__ = ["WEIGHTERS", "Decoupled", "Density", "Dual", "Fixed", "NoWeights", "OptiDICE"]

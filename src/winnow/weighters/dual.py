@@ -12,6 +12,7 @@ from winnow.errors import BadInput
 from winnow.nets import Adam, adam_init, adam_step, mlp_init, scalar
 from winnow.types import Array, Batch, Fetch, Metrics, Spec, Weights, plugin, setting
 from winnow.weighters.diagnostics import after, diagnose
+from winnow.weighters.marginal import marginal_fit
 
 BLOCK = 8192  # rows scored at a time when the whole dataset is
 
@@ -86,17 +87,13 @@ class Dual:
                 loss += heat * self.budget
             return loss, score
 
-        def regression(params: dict[str, Any], ratio: Array) -> tuple[Array, Array]:
-            """exp m − w m, whose minimum over m(s) is log E[w | s]."""
-            log_ratio = jnp.minimum(scalar(params["state"], batch.obs), 10.0)
-            return jnp.mean(jnp.exp(log_ratio) - ratio * log_ratio), log_ratio
-
         def loss(params: dict[str, Any]) -> tuple[Array, tuple[Array, Array]]:
             total, score = dual(params)
             score = state.table[batch.row] if self.refreshes else score
             marginal = score
             if self.state_weight == "marginal":
-                fit, marginal = regression(params, jax.lax.stop_gradient(count * jax.nn.softmax(score)))
+                ratio = jax.lax.stop_gradient(count * jax.nn.softmax(score))
+                fit, marginal = marginal_fit(params["state"], batch.obs, ratio)
                 total += fit
             return total, (score, marginal)
 

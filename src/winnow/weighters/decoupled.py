@@ -1,0 +1,31 @@
+"""Decoupled resampling (Yue et al., 2023, arXiv:2306.05412): what the sampler prefers is for the policy alone."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin
+from winnow.weighters.diagnostics import diagnose
+
+
+@plugin
+class Decoupled:
+    """w = 1 in the losses of the policy, w ∝ 1/(rows · p) where a value is fitted.
+
+    So the policy learns from rows as they are drawn, and values from rows as they lie in the dataset. The authors draw
+    a second, uniform batch for values; this weighs the one batch instead. A row that is never drawn stays unseen.
+    """
+
+    def init(self, key: Array, spec: Spec) -> tuple[()]:
+        return ()
+
+    def update(self, state: tuple[()], batch: Batch, key: Array) -> tuple[tuple[()], Weights, Metrics]:
+        count = batch.reward.shape[0]
+        weight = jnp.full(batch.reward.shape, 1 / count)
+        rarity = jnp.ones_like(weight) if batch.frequency is None else 1 / batch.frequency
+        fit = rarity / jnp.sum(rarity)
+        share = {"weighter/fit_ess": 1 / (count * expect(fit, fit))}
+        return state, Weights(weight, weight, fit), share | diagnose(weight, batch)
+
+    def log_weight(self, state: tuple[()], batch: Batch) -> Array:
+        return jnp.zeros(batch.reward.shape)
