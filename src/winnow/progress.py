@@ -97,9 +97,7 @@ class Progress:
             self._bar.update(self._task, completed=self._done, total=self._total, rate=f"{rate:,.0f} {self._unit}/s")
         elif self._shown and now - self._spoke > QUIET:
             self._spoke = now
-            left = (self._total - self._done) / max(rate, 1e-6)
-            print(
-                f"{self._title}: {self._done / self._total:.0%}, {rate:,.0f} {self._unit}/s, {left:,.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            words = f"{self._title}: {self._done / self._total:.0%}"
+            if rate > 0:
+                words += f", {rate:,.0f} {self._unit}/s, {(self._total - self._done) / rate:,.0f} s left"
+            print(words, file=sys.stderr, flush=True)

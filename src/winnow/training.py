@@ -56,6 +56,8 @@ class Trained:
     weighter_state: Any
     rounds: tuple[Round, ...] = ()
     """The rounds of its evaluation while it was trained, in order."""
+    precision: str = "default"
+    """What its networks multiplied in (`winnow.pack.Precision`)."""
 
     @property
     def score(self) -> float | None:
@@ -72,6 +74,7 @@ class Trained:
 
     def save(self, path: str | Path) -> None:
         facts = run_record(self.run) | {"spec": list(self.run.spec), "steps": self.steps, "failure": self.failure}
+        facts["precision"] = self.precision
         checkpoint.save(path, self.policy.tree() | {"weighter": self.weighter_state}, facts | {"winnow": __version__})
 
     @classmethod
@@ -95,7 +98,8 @@ class Trained:
         kept = checkpoint.load(path, {"weighter": state})
         lines = read_metrics(Path(path).with_name("returns.jsonl"))
         rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
-        return cls(run, saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds))
+        told = saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds)
+        return cls(run, *told, saved.get("precision", "default"))
 
 
 @dataclass(frozen=True)
@@ -463,9 +467,8 @@ class _Job:
         lane, learner = pack.lane(number)
         run, state = self.runs[number], jax.tree.map(np.asarray, learner.algorithm)
         scaling = map(np.asarray, (lane.shift, lane.scale, lane.action_centre, lane.action_half))
-        return Trained(
-            run, pack.step, failure, Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run)
-        )
+        policy, weights = Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run)
+        return Trained(run, pack.step, failure, policy, weights, precision=pack.precision)
 
 
 def _states(learners: Learner) -> dict[str, Any]:

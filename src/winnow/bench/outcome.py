@@ -48,6 +48,7 @@ def result_of(
             "winnow": __version__,
             "jax": jax.__version__,
             "device": _device().device_kind,
+            "precision": one.precision,
             "physics": envs.physics(planned.entry.environment),
         },
         steps=one.steps,
