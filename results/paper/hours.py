@@ -5,8 +5,8 @@ python results/paper/hours.py        writes results/paper/hours.json
 A run is a million updates at the rate of its algorithm and weights in a pack of 128, at the part of it that a grid
 keeps over a million updates (results/speed/grid.json). The rates are those without the fused kernels
 (results/speed/h200-default.json): these take about half the time, and were not measured for all of them yet. Rates are
-of Hopper's sizes; other environments take longer. What was not measured is taken to be as fast as what is nearest: CQL and TD3+BC without
-weights as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
+of Hopper's sizes; other environments take longer. What was not measured is taken to be as fast as what is nearest: CQL
+and TD3+BC without weights as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from winnow.methods import record
 
 HERE = Path(__file__).parent
 NEAREST = {
-    ("iql", "none"): "iql uniform", ("iql", "decoupled"): "iql uniform", ("iql", "density"): "iql dw-aw", ("cql", ""): "cql dw-aw",
-    ("td3bc", ""): "td3bc dw-aw", ("bc", ""): "iql uniform", ("iql", ""): "iql dual-aw",
+    ("iql", "none"): "iql uniform", ("iql", "decoupled"): "iql uniform", ("iql", "density"): "iql dw-aw",
+    ("iql", ""): "iql dual-aw", ("cql", ""): "cql dw-aw", ("td3bc", ""): "td3bc dw-aw", ("bc", ""): "iql uniform",
 }  # fmt: skip
 """Which measurement an algorithm and its weights are taken to be like."""
 
