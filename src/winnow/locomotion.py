@@ -111,42 +111,42 @@ class Crowd:
         self.env, self.task, self.action_kind = env, env.unwrapped, env.action_space.dtype
         self.judge = JUDGES[f"{type(self.task).__module__}:{type(self.task).__qualname__}"]
         self.limit = env.spec.max_episode_steps or np.iinfo(np.int64).max
+        data = self.task.data
+        # Where the solver of contact forces begins is part of the state, or bits would differ.
+        self.now = (data.qpos, data.qvel, data.qacc_warmstart)
+        self.kept = tuple(np.zeros((count, len(part))) for part in self.now)
+        self.each = list(zip(*self.kept, strict=True))  # the same by environment
         # A body whose place is taken from the simulation is where it was at the last of a step's frames.
         self.body = self.task.data.body(self.task._main_body) if hasattr(self.task, "_main_body") else None
-        data = self.task.data
-        self.qpos, self.qvel = np.zeros((count, len(data.qpos))), np.zeros((count, len(data.qvel)))
-        self.warm = np.zeros((count, len(data.qacc_warmstart)))  # where the solver of contact forces begins
-        self.place = np.zeros(count)
+        self.place = np.zeros(count) if self.body else self.kept[0][:, 0]
         self.force = np.zeros((count, data.cfrc_ext.size if self.body else 0))
         self.elapsed = np.zeros(count, np.int64)
 
     def reset(self, number: int, seed: int) -> np.ndarray:
         """Begin an episode in one of them; its first observation."""
         obs, _ = self.env.reset(seed=seed)
-        self._keep(number)
+        for part, held in zip(self.now, self.each[number], strict=True):
+            held[:] = part
+        if self.body:
+            self.place[number] = self.body.xpos[0]
         self.elapsed[number] = 0
         return obs
-
-    def _keep(self, number: int) -> None:
-        data = self.task.data
-        self.qpos[number], self.qvel[number], self.warm[number] = data.qpos, data.qvel, data.qacc_warmstart
-        self.place[number] = self.body.xpos[0] if self.body else data.qpos[0]
 
     def step(self, numbers: Sequence[int], action: np.ndarray) -> Stepped:
         """Let some of them take their actions [n, A]."""
         mujoco: Any = importlib.import_module("mujoco")
-        model, data, frames = self.task.model, self.task.data, self.task.frame_skip
-        ctrl, qpos, qvel, warm, forces = data.ctrl, data.qpos, data.qvel, data.qacc_warmstart, data.cfrc_ext
-        before = self.place[numbers]
-        for number, taken in zip(numbers, action, strict=True):
-            qpos[:], qvel[:], warm[:], ctrl[:] = self.qpos[number], self.qvel[number], self.warm[number], taken
-            mujoco.mj_step(model, data, nstep=frames)
-            self._keep(number)
+        advance, model, data, frames = mujoco.mj_step, self.task.model, self.task.data, self.task.frame_skip
+        (qpos, qvel, warm), ctrl, before = self.now, data.ctrl, self.place[numbers]
+        for number, taken in zip(numbers, action.astype(np.float64), strict=True):
+            own_qpos, own_qvel, own_warm = self.each[number]
+            qpos[:], qvel[:], warm[:], ctrl[:] = own_qpos, own_qvel, own_warm, taken
+            advance(model, data, frames)
+            own_qpos[:], own_qvel[:], own_warm[:] = qpos, qvel, warm
             if self.body:
                 mujoco.mj_rnePostConstraint(model, data)
-                self.force[number] = forces.ravel()
-        moved = Moved(action, self.qpos[numbers], self.qvel[numbers], before, self.place[numbers], self.force[numbers])
-        obs, reward, healthy = self.judge(self.task, moved)
+                self.place[number], self.force[number] = self.body.xpos[0], data.cfrc_ext.ravel()
+        after, qpos, qvel = self.place[numbers], self.kept[0][numbers], self.kept[1][numbers]
+        obs, reward, healthy = self.judge(self.task, Moved(action, qpos, qvel, before, after, self.force[numbers]))
         self.elapsed[numbers] += 1
         ended = ~healthy & bool(getattr(self.task, "_terminate_when_unhealthy", False))
         return Stepped(obs, reward, ended, (self.elapsed[numbers] >= self.limit) & ~ended)

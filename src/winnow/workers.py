@@ -6,6 +6,7 @@ A worker process imports this module, NumPy and its environments, and no jax.
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import json
 import mmap
@@ -273,6 +274,7 @@ def serve() -> None:
             with os.fdopen(job["file"], "r+b") as file:
                 board = _board(file, job["sizes"])
             groups = [Seats(board.rows(slice(*group["rows"])), group["seats"]) for group in job["groups"]]
+            gc.freeze()  # nothing that is there by now is ever garbage: do not look through it again and again
             _answer(answers, b"k")
             while command := commands.read(1):
                 if command == b"r":
