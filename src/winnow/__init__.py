@@ -14,35 +14,41 @@ if TYPE_CHECKING:
     from winnow.algorithms import BC, CQL, IQL, TD3BC
     from winnow.data.arrays import from_arrays
     from winnow.data.dataset import Dataset
+    from winnow.data.holdout import split
     from winnow.data.imbalance import imbalance
     from winnow.data.recipes import diverse, mixed, small
     from winnow.data.sources import open_dataset
     from winnow.data.store import save
     from winnow.errors import BadInput
     from winnow.evaluation import Evaluation, Round, evaluate
+    from winnow.fqe import FQE
     from winnow.methods import method
+    from winnow.ope import judge
     from winnow.policy import Policy
     from winnow.samplers import AW, PF, RW, Uniform
     from winnow.training import Run, Trained, train, train_runs
     from winnow.types import Batch, Spec, Weights, expect, plugin
-    from winnow.weighters import Density, Dual, Fixed, NoWeights
+    from winnow.weighters import Density, Dual, Fixed, NoWeights, OptiDICE
 
 _HOME = {
     "winnow.algorithms": ("BC", "CQL", "IQL", "TD3BC"),
     "winnow.data.arrays": ("from_arrays",),
     "winnow.data.dataset": ("Dataset",),
+    "winnow.data.holdout": ("split",),
     "winnow.data.imbalance": ("imbalance",),
     "winnow.data.recipes": ("diverse", "mixed", "small"),
     "winnow.data.sources": ("open_dataset",),
     "winnow.data.store": ("save",),
     "winnow.errors": ("BadInput",),
     "winnow.evaluation": ("Evaluation", "Round", "evaluate"),
+    "winnow.fqe": ("FQE",),
     "winnow.methods": ("method",),
+    "winnow.ope": ("judge",),
     "winnow.policy": ("Policy",),
     "winnow.samplers": ("AW", "PF", "RW", "Uniform"),
     "winnow.training": ("Run", "Trained", "train", "train_runs"),
     "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),
-    "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights"),
+    "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights", "OptiDICE"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

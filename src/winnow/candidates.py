@@ -1,0 +1,86 @@
+"""What `winnow tune` chooses from: methods with settings that differ from their usual ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.errors import BadInput
+from winnow.methods import METHODS, method, resized
+from winnow.weighters import WEIGHTERS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method, and what differs from its usual settings: `sampler.temperature`, `weighter.budget`, …"""
+
+    method: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and files: dual-aw or dual-aw~budget=0.5."""
+        return "".join([self.method, *(f"~{name.split('.')[1]}={value:g}" for name, value in self.settings)])
+
+    @property
+    def words(self) -> list[str]:
+        """What `winnow train` is told."""
+        pairs = [(f"--{name.replace('_', '-')}", f"{value:g}") for name, value in self.settings]
+        return ["--method", self.method, *(word for pair in pairs for word in pair)]
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether its weighter has networks."""
+        return hasattr(WEIGHTERS[METHODS[self.method][1]], "hidden")
+
+    @classmethod
+    def parse(cls, text: str) -> Candidate:
+        """METHOD, or METHOD:sampler.temperature=0.5,weighter.budget=1"""
+        name, _, rest = text.partition(":")
+        found = []
+        for part in filter(None, rest.split(",")):
+            place, _, value = (word.strip() for word in part.partition("="))
+            family, _, setting = place.partition(".")
+            try:
+                number = float(value)
+            except ValueError:
+                number = None
+            if number is None or family not in ("sampler", "weighter") or not setting:
+                raise BadInput(f"candidate {text!r}: {part!r} is not sampler.NAME=NUMBER or weighter.NAME=NUMBER")
+            found.append((place.replace("-", "_"), number))
+        return cls(name.strip(), tuple(found))
+
+    def parts(self, algorithm: str, rows: int, hidden: tuple[int, ...] | None) -> tuple[Any, Any]:
+        """Its sampler and its weighter, for a dataset of so many rows."""
+        both: dict[str, Any] = dict(zip(("sampler", "weighter"), method(self.method, algorithm, rows), strict=True))
+        for place, value in self.settings:
+            family, name = place.split(".")
+            kind = {field.name: type(getattr(both[family], field.name)) for field in dataclasses.fields(both[family])}
+            if kind.get(name) not in (int, float):
+                there = ", ".join(one for one in kind if kind[one] in (int, float)) or "none"
+                raise BadInput(f"candidate {self.label}: its {family} has no number {name!r} to set; it has {there}")
+            both[family] = dataclasses.replace(both[family], **{name: kind[name](value)})
+        return both["sampler"], resized(both["weighter"], hidden) if hidden else both["weighter"]
+
+
+GRID = tuple(
+    Candidate.parse(text)
+    for text in (
+        "uniform",
+        "aw",
+        "dual-uniform",
+        "dw-aw",
+        "pf",
+        "dw-uniform",
+        "dual-aw",
+        "aw:sampler.temperature=1",
+        "dual-uniform:weighter.budget=0.5",
+        "dual-aw:weighter.budget=0.5",
+        "pf:sampler.share=0.5",
+        "dw-aw:weighter.lambda_k=0.2,weighter.lambda_f=0.1",
+    )
+)
+"""What is tried where nothing is named. With few runs the last are left out: usual settings come before others."""
+EPISODELESS = ("uniform", "dual-uniform", "dw-uniform")
+"""Methods that need no episodes."""

@@ -1,0 +1,130 @@
+"""`winnow ope`: what trained policies are worth by episodes that were held out, without an environment."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from winnow.errors import BadInput
+from winnow.fqe import FQE, USUAL
+
+if TYPE_CHECKING:
+    from winnow.ope import Interval, Judgement
+
+UNTOLD = (
+    "95 %: over resampled episodes of the log, initial Q networks, held-out first states and, where a method has "
+    "several runs, training seeds. Not covered: Q's errors in states and actions that nobody logged."
+)
+
+
+def ope(
+    run: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")],
+    /,
+    *,
+    held_out: str | None = None,
+    fit: Literal["train", "held-out", "both"] = "held-out",
+    dataset: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
+    each: bool = False,
+    fqe: FQE = USUAL,
+) -> None:
+    """Estimate what trained policies are worth from logged episodes alone, and which method is best.
+
+    Fitted Q evaluation gives the discounted return of a policy from the held-out episodes' first states on. The
+    weighted reward is the mean reward of a held-out step as the run draws and weighs it: what its weights promise.
+    Both are estimates; see docs/ope.md for how far they could be trusted where the truth was known.
+
+    Args:
+        run: Finished runs that `winnow train` wrote, or folders of them.
+        held_out: A file of episodes that training has not seen, or a share (say 0.2) of what it has seen, which
+            flatters. Without it, what `winnow data split` held out of the dataset.
+        fit: The rows that Q is fitted to. Those of training flatter policies that follow them closely.
+        dataset: The training data, if it is no longer where it was when the runs were trained.
+        out: A file for everything, .json, or for the two tables, .csv.
+        json: Print everything as JSON, for programs, and nothing else.
+        each: Show every run, not only the methods.
+        fqe: How Q is fitted.
+    """
+    from winnow import ope
+    from winnow.files import write_text
+    from winnow.progress import Progress
+
+    if out and out.suffix not in (".json", ".csv"):
+        raise BadInput(f"{out}: results are written as .json or .csv; choose one of these endings")
+    trained, failed = ope.load(run, dataset)
+    with Progress(fqe.steps * len(trained), shown=not json, unit="updates") as bar:
+        bar.describe("fitting Q")
+        found = ope.judge(trained, held_out, fqe, fit, bar.count)
+    record = [one.record() for one in found]
+    if out:
+        write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))
+    if json:
+        print(dumps(record, indent=1))
+        return
+    for one in found:
+        show(one, each)
+    for line in [*failed, f"results {out}" if out else ""]:
+        print(line) if line else None
+
+
+def show(one: Judgement, each: bool) -> None:
+    """Methods, best first, and what is to be known beside them."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    console, held, gamma = Console(), one.held_out, one.settings.discount
+    title = f"{held['name']}: {held['episodes']:,} episodes, {held['rows']:,} rows; Q fitted to {one.fit} rows"
+    heads = ("runs", f"value (γ {gamma:g})", "95 %", "best", "J(D_w) a step")
+    methods = Table(Column("method", overflow="fold"), *(Column(head, justify="right") for head in heads), box=None)
+    for method in one.methods:
+        promised = "" if method.weighted is None else f"{method.weighted:.4g}"
+        cells = (str(method.runs), *_cells(method.value), f"{method.best:.0%}", promised)
+        methods.add_row(Text(method.method), *cells)
+    if one.data:
+        methods.add_row(Text("the held-out episodes themselves"), "", *_cells(one.data), "", f"{one.reward.value:.4g}")
+    console.print(Text(title, style="bold"), methods, sep="\n")
+    if each:
+        heads = ("value", "95 %", "drift", "clipped", "J(D_w)", "95 %", "episodes", "flow")
+        runs = Table(Column("run", overflow="fold"), *(Column(head, justify="right") for head in heads), box=None)
+        for run in one.runs:
+            w = run.weighted
+            promised = (*_cells(w.reward), f"{w.episodes:.1f}", f"{w.flow:.3f}") if w else ("", "", "", "")
+            runs.add_row(Text(run.run), *_cells(run.value), f"{run.drift:+.3g}", f"{run.clipped:.0%}", *promised)
+        console.print("", runs, sep="\n")
+    for note in [*one.notes, UNTOLD]:
+        console.print(Text(note), soft_wrap=False)
+
+
+def _cells(value: Interval) -> tuple[str, str]:
+    return f"{value.value:.4g}", f"{value.low:.4g} to {value.high:.4g}"
+
+
+def table(found: Sequence[Judgement]) -> str:
+    """Methods and runs as lines of one CSV table."""
+    heads = ["dataset", "held_out", "level", "name", "runs", "seed", "value", "low", "high", "best"]
+    heads += ["weighted_reward", "weighted_low", "weighted_high", "drift", "clipped"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, heads, lineterminator="\n")
+    writer.writeheader()
+    for one in found:
+        place = {"dataset": one.dataset, "held_out": one.held_out["name"]}
+        for method in one.methods:
+            line: dict[str, Any] = {"level": "method", "name": method.method, "runs": method.runs, "best": method.best}
+            line |= method.value._asdict() | {"weighted_reward": method.weighted}
+            writer.writerow(place | line)
+        for run in one.runs:
+            line = {"level": "run", "name": run.run, "runs": 1, "seed": run.seed, **run.value._asdict()}
+            line |= {"drift": run.drift, "clipped": run.clipped}
+            if run.weighted:
+                value, low, high = run.weighted.reward
+                line |= {"weighted_reward": value, "weighted_low": low, "weighted_high": high}
+            writer.writerow(place | line)
+    return text.getvalue()

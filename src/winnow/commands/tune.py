@@ -1,0 +1,99 @@
+"""`winnow tune`: a method and its settings, chosen by held-out episodes in a bounded number of packed runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from winnow.candidates import EPISODELESS, GRID, Candidate
+from winnow.errors import BadInput
+from winnow.tune import Tuning
+
+if TYPE_CHECKING:
+    from winnow.tune import Choice
+
+USUAL = Tuning()
+CAUTION = "An estimate chose, no environment: docs/ope.md says how often that went wrong where the truth is known."
+UNSURE = 0.8
+"""Below this probability of being ahead, the choice is said to be open."""
+
+
+def tune(
+    dataset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET")],
+    /,
+    *,
+    out: Path,
+    candidates: tuple[str, ...] = (),
+    held_out: str | None = None,
+    resume: bool = False,
+    json: bool = False,
+    tuning: Annotated[Tuning, tyro.conf.arg(name="")] = USUAL,
+) -> None:
+    """Choose a method and its settings for a dataset by fitted Q evaluation, without an environment.
+
+    A fifth of the episodes is held out to choose by. Every candidate is trained once on the rest, the best third again
+    with other seeds, and so on until the runs are spent. The words for `winnow train` are printed and written to
+    OUT/chosen.words: `xargs winnow train --out runs < OUT/chosen.words` trains the choice on the whole dataset.
+
+    Args:
+        dataset: A winnow dataset, or anything else that `winnow data import` reads.
+        out: A folder for the runs, the estimates (tune.json) and the choice (chosen.words).
+        candidates: What to choose from, as METHOD or METHOD:weighter.budget=1,sampler.temperature=0.5. Without it, a
+            dozen from the published grids.
+        held_out: A file of episodes to choose by, instead of a share of the dataset's own.
+        resume: Go on with what the folder holds. Give the same words again.
+        json: Print everything as JSON, for programs, and nothing else.
+        tuning: How candidates are trained and judged.
+    """
+    from winnow import tune
+    from winnow.commands.data import opened
+    from winnow.files import write_text
+
+    data = opened(dataset)
+    wanted = [Candidate.parse(text) for text in candidates] or [
+        one for one in GRID if data.has_episodes or one.method in EPISODELESS
+    ]
+    if not data.path:
+        raise BadInput(f"{dataset}: can't be opened again by name; import it first (`winnow data import`)")
+    choice = tune.tune(
+        data,
+        out,
+        tuning,
+        wanted,
+        held_out=opened(held_out) if held_out else None,
+        resume=resume,
+        progress=not json,
+        say=lambda line: print(line, file=sys.stderr),
+    )
+    write_text(out / "chosen.words", shlex.join(choice.words) + "\n")
+    print(dumps(choice.record(), indent=1)) if json else show(choice, out)
+
+
+def show(choice: Choice, out: Path) -> None:
+    """The candidates, best first, the choice, and how sure it is."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    console = Console()
+    heads = ("runs", "value", "95 %", "best")
+    table = Table(Column("candidate", overflow="fold"), *(Column(head, justify="right") for head in heads), box=None)
+    for line in choice.table:
+        low, high = f"{line.value.low:.4g}", f"{line.value.high:.4g}"
+        cells = (str(line.runs), f"{line.value.value:.4g}", f"{low} to {high}", f"{line.best:.0%}")
+        table.add_row(Text(line.method, style="bold" if line.method == choice.chosen.label else ""), *cells)
+    console.print(table)
+    odds = f"{choice.probability:.0%} to be the best of all, {choice.ahead:.0%} to be ahead of {choice.runner_up}"
+    console.print(Text(f"chosen: {choice.chosen.label}: {odds}"))
+    if choice.ahead < UNSURE:
+        console.print(Text(f"that is no clear lead: {choice.runner_up} may be as good; more --runs would tell"))
+    for note in [*choice.notes, CAUTION]:
+        console.print(Text(note))
+    console.print(
+        Text(f"next: winnow train {shlex.join(choice.words)} --out runs\nwords {out / 'chosen.words'}"), soft_wrap=True
+    )

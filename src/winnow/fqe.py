@@ -1,0 +1,338 @@
+"""Fitted Q evaluation: what a policy would earn, from logged rows alone.
+
+Q(s, a) ← r + γ Q̄(s', π(s')), fitted by Adam to rows drawn from the log, with a slow copy Q̄. Several networks are fitted
+to each policy, each to its own resample of the log's episodes: their spread says how much the answer hangs on which
+episodes were logged and on the initial weights. All policies see the same resamples, initial weights and draws, so
+that differences between policies are steadier than the values themselves.
+
+Actions of the policies come as arrays: this module knows no algorithm.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winnow.data.dataset import Dataset
+from winnow.data.scaling import action_transform
+from winnow.envs import cores_here
+from winnow.errors import BadInput
+from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
+from winnow.types import Array
+
+MARGIN = 0.1
+"""How far a policy's value may lie above all returns of the log, in units of their range."""
+CHUNK = 250
+"""Updates between two looks at the clock and at the values."""
+
+
+@dataclass(frozen=True)
+class FQE:
+    """How Q is fitted."""
+
+    discount: float = 0.99
+    """γ: the estimate is of Σ γᵗ r from an episode's first step on."""
+    steps: int = 5_000
+    """Updates of each fit."""
+    fits: int = 5
+    """Fits for each policy, each to its own resample of the episodes."""
+    batch_size: int = 128
+    """Rows drawn for each update."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of Q."""
+    learning_rate: float = 1e-3
+    """How far Adam moves Q in one update; falls to 0 along a cosine."""
+    target_rate: float = 0.1
+    """How fast the slow copy follows. About exp(−(1 − γ) · rate · steps) of the value is lacking at the end."""
+    members: int = 2
+    """Networks of each fit, which learn from the same rows and the same targets."""
+    pessimism: float = 0.0
+    """A fit's target is the mean of its members' slow copies less this many of their standard deviations: with 1 and
+    two members, the lesser of them. Members differ most where nothing was logged."""
+    clip: Literal["returns", "rewards", "none"] = "returns"
+    """Keep targets within what the log knows. returns: from its least discounted return to a tenth of their range
+    beyond the greatest; rewards: its least and greatest reward, earned forever."""
+    seed: int = 0
+    """Of the resamples, the initial weights and the draws."""
+
+    def check(self) -> None:
+        for name, low in (("steps", 1), ("fits", 1), ("members", 1), ("batch_size", 1)):
+            if getattr(self, name) < low:
+                raise BadInput(f"fqe.{name} is {getattr(self, name)}; it must be at least {low}")
+        if not 0 <= self.discount < 1:
+            raise BadInput(f"fqe.discount is {self.discount}; it must be at least 0 and below 1")
+        if not (self.learning_rate > 0 and 0 < self.target_rate <= 1 and self.pessimism >= 0):
+            raise BadInput("fqe: learning_rate must be above 0, target_rate in (0, 1], pessimism at least 0")
+        if self.pessimism and self.members < 2:
+            raise BadInput("fqe.pessimism needs at least 2 fqe.members to see how far they differ; or set it to 0")
+
+
+USUAL = FQE()
+
+
+class Values(NamedTuple):
+    """What Q says of one policy, in the units of the log's rewards."""
+
+    value: np.ndarray  # [fits, states] Σ γᵗ r from each state on
+    drift: float  # the change of the mean over the last tenth of the updates
+    clipped: float  # the share of targets that were cut to what the log knows, at the end
+
+
+class Log(NamedTuple):
+    """What all fits read: rows, and for each fit the rows of its resample."""
+
+    obs: Array  # [N, O] standardised
+    action: Array  # [N, A] in [−1, 1]
+    reward: Array  # [N] scaled, so that values are within ±1
+    next_obs: Array
+    goes_on: Array  # [N] 0 after a terminal
+    drawn: Array  # [fits, most] rows of each resample, padded
+    size: Array  # [fits]
+    low: Array  # [] least and greatest target
+    high: Array
+
+
+class Learner(NamedTuple):
+    params: Params  # every leaf [fits, members, …]
+    target: Params
+    optimiser: Adam
+
+
+class Numbers(NamedTuple):
+    """Settings that the program need not be compiled for."""
+
+    discount: Array
+    learning_rate: Array
+    target_rate: Array
+    pessimism: Array
+
+
+def evaluate(
+    log: Dataset,
+    states: np.ndarray,
+    policies: Sequence[Callable[[np.ndarray], np.ndarray]],
+    settings: FQE = USUAL,
+    tick: Callable[[int], None] = lambda updates: None,
+    block: int | None = None,
+) -> list[Values]:
+    """The values of policies at some states [E, O], from the rows of a log.
+
+    tick: called now and then with the updates that were done since; there are steps × policies of them
+    block: policies that go through the program together; without it, all on an accelerator and one on a CPU, which is
+        faster with plain products and has cores to spare
+    """
+    settings.check()
+    mean, std = log.obs_moments
+    centre, half = action_transform(log)
+    rows = log.rows()
+    scale = (1 - settings.discount) / max(float(np.abs(rows.reward).max()), 1e-12)
+    low, high = bounds(log, settings)
+    index, count = resamples(log, settings.fits, settings.seed)
+    standard = lambda obs: jnp.asarray((obs - mean) / std, jnp.float32)  # noqa: E731
+    table = Log(
+        obs=standard(rows.obs),
+        action=jnp.asarray((rows.action - centre) / half),
+        reward=jnp.asarray(scale * rows.reward, jnp.float32),
+        next_obs=standard(rows.next_obs),
+        goes_on=jnp.asarray(1.0 - rows.terminal, jnp.float32),
+        drawn=jnp.asarray(index),
+        size=jnp.asarray(count),
+        low=jnp.asarray(scale * low, jnp.float32),
+        high=jnp.asarray(scale * high, jnp.float32),
+    )
+    lock = threading.Lock()
+
+    def count_up(updates: int) -> None:
+        with lock:
+            tick(updates)
+
+    size = block or (1 if jax.default_backend() == "cpu" else len(policies))
+    groups = [policies[low : low + size] for low in range(0, len(policies), size)]
+    shown = standard(states)
+
+    def one(group: Sequence[Callable[[np.ndarray], np.ndarray]]) -> list[Values]:
+        acted = [[(policy(obs) - centre) / half for policy in group] for obs in (rows.next_obs, states)]
+        following, first = (jnp.asarray(np.stack(part), jnp.float32) for part in acted)
+        return _fit(table, shown, following, first, settings, scale, count_up)
+
+    with ThreadPoolExecutor(1 if size > 1 else cores_here()) as cores:
+        return [value for found in cores.map(one, groups) for value in found]
+
+
+def _fit(log: Log, states: Array, following: Array, first: Array, settings: FQE, scale: float, tick: Any) -> list:
+    """One group of policies, from fresh networks to their values."""
+    sizes = (log.obs.shape[1] + log.action.shape[1], *settings.hidden, 1)
+    fresh = _start(settings.seed, (settings.fits, settings.members), sizes)
+    learners = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(following), *leaf.shape)), fresh)
+    numbers = Numbers(*(jnp.float32(getattr(settings, name)) for name in Numbers._fields))
+    means: list[np.ndarray] = []
+    values = np.zeros((len(following), 1, 1))
+    for done, size in _chunks(settings.steps):
+        learners = _advance(
+            log,
+            learners,
+            following,
+            numbers,
+            jnp.asarray(done),
+            jnp.asarray(settings.steps),
+            jnp.asarray(size),
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+        )
+        values = np.asarray(_values(learners.params, states, first), np.float64) / scale
+        means.append(values.mean(axis=(1, 2)))
+        tick(size * len(following))
+    early = means[max(0, len(means) - 1 - max(1, len(means) // 10))]
+    cut = np.asarray(_clipped(log, learners, following, numbers))
+    return [Values(v, float(m - e), float(c)) for v, m, e, c in zip(values, means[-1], early, cut, strict=True)]
+
+
+def _chunks(steps: int) -> Iterator[tuple[int, int]]:
+    size = min(CHUNK, -(-steps // 10))
+    for done in range(0, steps, size):
+        yield done, min(size, steps - done)
+
+
+def bounds(log: Dataset, settings: FQE) -> tuple[float, float]:
+    """The least and the greatest value that a target may have."""
+    if settings.clip == "none":
+        return -np.inf, np.inf
+    forever = log.reward.astype(np.float64) / (1 - settings.discount)
+    # A task that ends earns 0 from then on: 0 is within reach where there are terminals.
+    ends = [0.0] if log.episodes.terminated.any() else []
+    reach = min([forever.min(), *ends]), max([forever.max(), *ends])
+    if settings.clip == "rewards" or not log.has_episodes:
+        return reach
+    known = returns_to_go(log, settings.discount)
+    least, most = min([known.min(), *ends]), max([known.max(), *ends])
+    return max(reach[0], least), min(reach[1], most + MARGIN * (most - least))
+
+
+def returns_to_go(log: Dataset, discount: float) -> np.ndarray:
+    """[rows] discounted return from each row on. A recording that was cut goes on as its episode went on average."""
+    table, reward = log.episodes, log.reward.astype(np.float64)
+    tail = np.where(table.terminated, 0.0, log.returns / table.length / (1 - discount))
+    found = np.empty(len(log))
+    value = np.zeros(len(table))
+    for back in range(int(table.length.max())):  # all episodes together, from their last steps
+        going = np.flatnonzero(table.length > back)
+        row = table.start[going] + table.length[going] - 1 - back
+        value[going] = reward[row] + discount * (value[going] if back else tail[going])
+        found[row] = value[going]
+    return found
+
+
+def resamples(log: Dataset, fits: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `fits` resamples of the log's episodes, drawn with replacement inside each source: [fits, most], padded,
+    and how many each has. A single fit sees every episode once."""
+    table, rng = log.episodes, np.random.default_rng([seed, 1])
+    parts = []
+    for _ in range(fits):
+        chosen = [np.flatnonzero(table.source == source) for source in np.unique(table.source)]
+        drawn = np.concatenate([rng.choice(one, len(one)) if fits > 1 else one for one in chosen])
+        length = table.length[drawn]
+        begin = np.repeat(table.start[drawn] - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
+        parts.append(begin + np.arange(length.sum()))
+    most = max(map(len, parts))
+    return np.stack([np.pad(part, (0, most - len(part))) for part in parts]).astype(np.int32), np.array(
+        [len(part) for part in parts], np.int32
+    )
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _start(seed: Any, shape: tuple[int, int], sizes: tuple[int, ...]) -> Learner:
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 2**31 - 1), shape)
+    params = jax.vmap(jax.vmap(lambda key: mlp_init(key, sizes, last_scale=0.01)))(keys)
+    return Learner(params, params, adam_init({"q": params}))
+
+
+def _q(params: Params, obs: Array, action: Array) -> Array:
+    """Every fit on its own rows [fits, B, …]: [fits, members, B]."""
+    return jax.vmap(jax.vmap(_one, (0, None, None)))(params, obs, action)
+
+
+def _one(params: Params, obs: Array, action: Array) -> Array:
+    """Q(s, a) of one network. Its hidden layers are normalised, so that Q can't grow without end where an action is
+    further out than any that was logged."""
+    x = jnp.concatenate([obs, action], axis=-1)
+    for layer in params[:-1]:
+        x = x @ layer["w"] + layer["b"]
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = jax.nn.relu(x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6))
+    return (x @ params[-1]["w"] + params[-1]["b"])[..., 0]
+
+
+@partial(jax.jit, static_argnames=("batch_size",), donate_argnames=("learners",))
+def _advance(
+    log: Log,
+    learners: Learner,
+    following: Array,
+    numbers: Numbers,
+    first: Array,
+    total: Array,
+    count: Array,
+    *,
+    batch_size: int,
+    seed: int,
+) -> Learner:
+    """`count` updates of every policy's fits."""
+    key = jax.random.key(seed)
+    fits = jnp.arange(log.size.shape[0])[:, None]
+
+    def update(learner: Learner, action: Array, row: Array, rate: Array) -> Learner:
+        target = _target(log, learner.target, action, row, numbers)
+        obs, taken = log.obs[row], log.action[row]
+
+        def loss(params: dict[str, Params]) -> Array:
+            # Adam works on each number by itself, so a sum over networks is as good as a loss for each.
+            return jnp.sum(jnp.mean((_q(params["q"], obs, taken) - target[:, None]) ** 2, axis=-1))
+
+        held = {"q": learner.params}
+        params, optimiser = adam_step(held, jax.grad(loss)(held), learner.optimiser, rate)
+        return Learner(params["q"], track(learner.target, params["q"], numbers.target_rate), optimiser)
+
+    def step(i: Array, learners: Learner) -> Learner:
+        words = jax.random.bits(jax.random.fold_in(key, first + i), (fits.shape[0], batch_size), jnp.uint32)
+        row = log.drawn[fits, words % log.size[:, None].astype(jnp.uint32)]
+        rate = numbers.learning_rate * cosine((first + i) / total)
+        if following.shape[0] == 1:  # one policy needs no batched products
+            alone = jax.tree.map(lambda leaf: leaf[0], learners)
+            return jax.tree.map(lambda leaf: leaf[None], update(alone, following[0], row, rate))
+        return jax.vmap(update, (0, 0, None, None))(learners, following, row, rate)
+
+    return jax.lax.fori_loop(0, count, step, learners)
+
+
+def _target(log: Log, target: Params, action: Array, row: Array, numbers: Numbers) -> Array:
+    """r + γ Q̄(s', π(s')), within what the log knows: [fits, B]."""
+    every = _q(target, log.next_obs[row], action[row])
+    value = every.mean(axis=1) - numbers.pessimism * every.std(axis=1)
+    return jnp.clip(log.reward[row] + numbers.discount * log.goes_on[row] * value, log.low, log.high)
+
+
+@jax.jit
+def _values(params: Params, states: Array, first: Array) -> Array:
+    """[policies, fits, states]"""
+    on_all = jax.vmap(jax.vmap(_one, (0, None, None)), (0, None, None))
+    return jax.vmap(lambda one, act: on_all(one, states, act).mean(axis=1))(params, first)
+
+
+@jax.jit
+def _clipped(log: Log, learners: Learner, following: Array, numbers: Numbers) -> Array:
+    """The share of targets at their bounds, over some rows of each fit."""
+    row = log.drawn[:, : min(log.drawn.shape[1], 4096)]
+    free = log._replace(low=-jnp.inf, high=jnp.inf)
+
+    def one(learner: Learner, action: Array) -> Array:
+        target = _target(free, learner.target, action, row, numbers)
+        return jnp.mean((target < log.low) | (target > log.high))
+
+    return jax.lax.map(lambda pair: one(*pair), (learners, following))

@@ -1,0 +1,126 @@
+"""Choosing a method without an environment: the schedule, candidates, the choice, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from winnow import toy, tune
+from winnow.candidates import GRID, Candidate
+from winnow.cli import main
+from winnow.data import store
+from winnow.data.dataset import combine
+from winnow.errors import BadInput
+from winnow.fqe import FQE
+from winnow.tune import Tuning, schedule
+
+SMALL = Tuning(
+    algorithm="bc", runs=4, steps=60, batch_size=32, hidden=(8,), fqe=FQE(steps=60, fits=2, hidden=(8,), batch_size=32)
+)
+
+
+@pytest.mark.parametrize("candidates", [2, 3, 5, 12, 40])
+@pytest.mark.parametrize("runs", [2, 3, 4, 7, 24, 100])
+def test_the_schedule_keeps_within_its_runs_and_narrows_down(candidates, runs):
+    rounds = schedule(candidates, runs)
+    assert sum(stay * each for stay, each in rounds) <= runs
+    assert sum(stay * each for stay, each in rounds) >= min(runs, candidates) - 1
+    assert rounds[0] == (min(candidates, max(2, runs // 2)), 1)
+    assert [stay for stay, _ in rounds] == sorted((stay for stay, _ in rounds), reverse=True)
+
+
+def test_the_usual_search_spends_all_its_runs():
+    assert schedule(len(GRID), 24) == [(12, 1), (4, 1), (2, 4)]
+    with pytest.raises(BadInput, match="nothing to choose"):
+        schedule(1, 24)
+
+
+def test_a_candidate_by_its_words():
+    one = Candidate.parse("dual-aw:weighter.budget=0.5, sampler.temperature=1")
+    assert one.label == "dual-aw~budget=0.5~temperature=1"
+    assert one.words == ["--method", "dual-aw", "--weighter.budget", "0.5", "--sampler.temperature", "1"]
+    sampler, weighter = one.parts("iql", 10**6, (16,))
+    assert (sampler.temperature, weighter.budget, weighter.hidden) == (1.0, 0.5, (16,))
+    assert len({one.label for one in GRID}) == len(GRID)
+    for one in GRID:
+        one.parts("iql", 1_000, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("magic", "no method"),
+        ("aw:temperature=1", "is not sampler.NAME"),
+        ("aw:sampler.temperature=hot", "is not sampler.NAME"),
+        ("aw:sampler.heat=1", "no number 'heat'"),
+        ("dw-aw:weighter.form=1", "no number 'form'"),
+    ],
+)
+def test_a_candidate_that_is_none_is_refused(text, reason):
+    with pytest.raises(BadInput, match=reason):
+        Candidate.parse(text).parts("iql", 1_000, None)
+
+
+@pytest.fixture(scope="module")
+def dome(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tune") / "dome.safetensors"
+    parts = {"random": toy.make(toy.random, 900, 0), "expert": toy.make(toy.expert, 1_000, 1)}
+    store.save(combine(parts, name="dome"), path)
+    return path
+
+
+def test_a_search_picks_the_highest_value_of_those_that_stayed_and_can_be_taken_up(dome, tmp_path, monkeypatch):
+    data = store.load(dome)
+    candidates = [Candidate("uniform"), Candidate("pf"), Candidate("aw", (("sampler.temperature", 1.0),))]
+    choice = tune.tune(data, tmp_path / "t", SMALL, candidates, progress=False)
+    # With 4 runs two candidates are tried, and both are trained twice.
+    assert {one.method: one.runs for one in choice.table} == {"uniform": 2, "pf": 2}
+    assert choice.chosen.label == choice.table[0].method
+    assert choice.runner_up == choice.table[1].method
+    assert choice.probability == pytest.approx(choice.ahead, abs=1e-9)
+    assert any("too few to try aw~temperature=1" in note for note in choice.notes)
+    with pytest.raises(BadInput, match="--resume"):
+        tune.tune(data, tmp_path / "t", SMALL, candidates, progress=False)
+    with pytest.raises(BadInput, match="another search"):
+        tune.tune(data, tmp_path / "t", SMALL, candidates[1:], resume=True, progress=False)
+    # Taken up again, nothing is fitted twice and the answer is the same.
+    monkeypatch.setattr(tune.fqe, "evaluate", None)
+    again = tune.tune(data, tmp_path / "t", SMALL, candidates, resume=True, progress=False)
+    assert again.record() == choice.record()
+
+
+FAST = ["--algorithm", "bc", "--steps", "50", "--batch-size", "32", "--hidden", "8", "--fqe.steps", "50"]
+FAST += ["--fqe.fits", "2", "--fqe.hidden", "8", "--fqe.batch-size", "32"]
+
+
+def test_the_command_writes_words_that_train_takes(dome, tmp_path, capsys):
+    out = tmp_path / "t"
+    words = ["tune", str(dome), "--out", str(out), "--candidates", "uniform", "pf:sampler.share=0.5", "--runs", "2"]
+    assert main([*words, "--json", *FAST]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["table"]) == 2
+    chosen = shlex.split((out / "chosen.words").read_text())
+    assert chosen == said["words"]
+    assert main(["train", *chosen, "--seeds", "1", "--no-evaluate", "--out", str(tmp_path / "runs")]) == 0
+    assert len(list((tmp_path / "runs").glob("*.bc.*.seed0.safetensors"))) == 1
+    capsys.readouterr()
+    assert main([*words, "--resume", *FAST]) == 0
+    assert "chosen:" in capsys.readouterr().out
+
+
+def test_the_command_refuses_bad_input_before_anything_is_trained(dome, tmp_path, capsys):
+    cases = [
+        (["--candidates", "uniform", "magic"], "no method"),
+        (["--candidates", "uniform", "uniform"], "the same"),
+        (["--candidates", "uniform"], "nothing to choose"),
+        (["--runs", "1"], "nothing to choose"),
+        (["--steps", "0"], "steps is 0"),
+        (["--share", "1"], "share"),
+        (["--held-out", str(tmp_path / "gone.safetensors")], "no such file"),
+    ]
+    for words, reason in cases:
+        assert main(["tune", str(dome), "--out", str(tmp_path / "t"), *FAST, *words]) == 2, words
+        assert reason in capsys.readouterr().err
+        assert not (tmp_path / "t").exists()
