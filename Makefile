@@ -1,5 +1,5 @@
 # make install   .venv with winnow and everything the tests need
-# make demo      the main job, from nothing to a page with a table and pictures (six to ten minutes on two cores)
+# make demo      the main job, from nothing to a page with a table and pictures (five minutes on two cores)
 # make test      ruff, pyright and all tests, against the installed package
 # make lint      ruff and pyright alone
 # make bench     speed against peers and against the limit, as ratios

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from problems import tiny, toy_dataset
 
-from winnow import fqe, odds, ope, promise, toy
+from winnow import toy
 from winnow.algorithms import BC
 from winnow.cli import main
 from winnow.data import holdout, store
@@ -18,8 +18,9 @@ from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.fqe import FQE
 from winnow.methods import method, resized
+from winnow.ope import fqe, judging, odds, promise
+from winnow.ope.fqe import FQE
 from winnow.training import plan, train_runs
 from winnow.weighters import Density, Dual
 
@@ -321,7 +322,7 @@ def test_bad_input_is_refused_before_anything_starts(trained, tmp_path, capsys):
         assert reason in capsys.readouterr().err, words
     none = open_dataset(place / "d.held-out.safetensors").select(np.zeros(0, int))
     with pytest.raises(BadInput, match="held-out set is empty"):
-        ope.judge(runs, none)
+        judging.judge(runs, none)
 
 
 def test_split_by_command(tmp_path, capsys, monkeypatch):

@@ -7,14 +7,15 @@ import shlex
 
 import pytest
 
-from winnow import toy, tune
-from winnow.candidates import GRID, Candidate
+from winnow import toy
 from winnow.cli import main
 from winnow.data import store
 from winnow.data.dataset import combine
 from winnow.errors import BadInput
-from winnow.fqe import FQE
-from winnow.tune import Tuning, schedule
+from winnow.ope import tune
+from winnow.ope.candidates import GRID, Candidate
+from winnow.ope.fqe import FQE
+from winnow.ope.tune import Tuning, schedule
 
 SMALL = Tuning(
     algorithm="bc", runs=4, steps=60, batch_size=32, hidden=(8,), fqe=FQE(steps=60, fits=2, hidden=(8,), batch_size=32)

@@ -26,15 +26,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau, spearmanr
 
-from winnow import envs, ope, toy
+from winnow import envs, toy
 from winnow.commands.data import bar
 from winnow.data import holdout
 from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset, combine
 from winnow.data.home import home
 from winnow.files import write_text
-from winnow.fqe import FQE
 from winnow.methods import make_algorithm, method, resized
+from winnow.ope import judging
+from winnow.ope.fqe import FQE
 from winnow.training import Trained, plan, train_runs
 
 SETS = ("dome", *(f"{task}-random-expert-10%@100000" for task in ("hopper", "walker2d", "halfcheetah")))
@@ -97,7 +98,7 @@ def play(one: Trained) -> dict[str, list[float]]:
 
 # ------------------------------------------------------------------------------------------------------- judging
 
-VARIANTS: dict[str, tuple[ope.Fit, FQE]] = {
+VARIANTS: dict[str, tuple[judging.Fit, FQE]] = {
     "usual": ("held-out", FQE()),
     "training rows": ("train", FQE()),
     "pessimism": ("held-out", FQE(pessimism=1.0)),
@@ -110,9 +111,9 @@ def judge(name: str, title: str) -> None:
     path, (fit, settings) = place / f"{title.replace(' ', '-')}.json", VARIANTS[title]
     if path.exists() or not (place / "truth.json").exists() or (name in FRESH and title != "usual"):
         return
-    trained, _ = ope.load([place / "runs"])
+    trained, _ = judging.load([place / "runs"])
     began = time.process_time()
-    (found,) = ope.judge(trained, None, settings, fit)
+    (found,) = judging.judge(trained, None, settings, fit)
     write_text(path, json.dumps(found.record() | {"cpu_seconds": round(time.process_time() - began, 1)}))
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from winnow.data.store import save
     from winnow.errors import BadInput
     from winnow.evaluation import Evaluation, Round, evaluate
-    from winnow.fqe import FQE
     from winnow.methods import method
-    from winnow.ope import judge
+    from winnow.ope.fqe import FQE
+    from winnow.ope.judging import judge
     from winnow.policy import Policy
     from winnow.samplers import AW, PF, RW, Uniform
     from winnow.training import Run, Trained, train, train_runs
@@ -41,9 +41,9 @@ _HOME = {
     "winnow.data.store": ("save",),
     "winnow.errors": ("BadInput",),
     "winnow.evaluation": ("Evaluation", "Round", "evaluate"),
-    "winnow.fqe": ("FQE",),
+    "winnow.ope.fqe": ("FQE",),
     "winnow.methods": ("method",),
-    "winnow.ope": ("judge",),
+    "winnow.ope.judging": ("judge",),
     "winnow.policy": ("Policy",),
     "winnow.samplers": ("AW", "PF", "RW", "Uniform"),
     "winnow.training": ("Run", "Trained", "train", "train_runs"),

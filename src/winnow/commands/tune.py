@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from winnow.candidates import EPISODELESS, GRID, Candidate
 from winnow.errors import BadInput
-from winnow.tune import Tuning
+from winnow.ope.candidates import EPISODELESS, GRID, Candidate
+from winnow.ope.tune import Tuning
 
 if TYPE_CHECKING:
-    from winnow.tune import Choice
+    from winnow.ope.tune import Choice
 
 USUAL = Tuning()
 CAUTION = "An estimate chose, no environment: docs/ope.md says how often that went wrong where the truth is known."
@@ -50,9 +50,9 @@ def tune(
         json: Print everything as JSON, for programs, and nothing else.
         tuning: How candidates are trained and judged.
     """
-    from winnow import tune
     from winnow.commands.data import opened
     from winnow.files import write_text
+    from winnow.ope import tune
 
     data = opened(dataset)
     wanted = [Candidate.parse(text) for text in candidates] or [

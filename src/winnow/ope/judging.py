@@ -2,8 +2,7 @@
 
 Two estimates, of two different things:
 
-- *fitted Q evaluation* (`winnow.fqe`): the discounted return of the policy itself, from the held-out episodes' first
-  states on;
+- *fitted Q evaluation* (`fqe`): the discounted return of the policy itself, from held-out episodes' first states on;
 - *the weighted reward* J(D_w): the mean reward of a step of the held-out rows, drawn and weighed as the run does it.
   This is what the weights promise, not what the policy earns.
 
@@ -23,16 +22,17 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from winnow import checkpoint, fqe
+from winnow import checkpoint
 from winnow.actors import SCALING, Actors, pruned
 from winnow.data.dataset import Dataset
 from winnow.data.holdout import held_out_of, join, split
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.fqe import FQE, USUAL
-from winnow.odds import MethodEstimate, compare, draws
+from winnow.ope import fqe
+from winnow.ope.fqe import FQE, USUAL
+from winnow.ope.odds import MethodEstimate, compare, draws
+from winnow.ope.promise import Interval, Weighted, mean_reward, own_return, weighted_reward
 from winnow.pack import act
-from winnow.promise import Interval, Weighted, mean_reward, own_return, weighted_reward
 from winnow.training import Trained
 
 STATES = 1_000

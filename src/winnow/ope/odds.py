@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from winnow.promise import Interval
+from winnow.ope.promise import Interval
 
 DRAWS = 4_000
 

@@ -19,16 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from winnow import checkpoint, fqe, odds, ope
-from winnow.candidates import GRID, Candidate
+from winnow import checkpoint
 from winnow.data.dataset import Dataset
 from winnow.data.holdout import join, split
 from winnow.errors import BadInput
 from winnow.files import write_text
-from winnow.fqe import FQE, USUAL
 from winnow.methods import make_algorithm, record, resized
-from winnow.odds import MethodEstimate
-from winnow.ope import Fit
+from winnow.ope import fqe, judging, odds
+from winnow.ope.candidates import GRID, Candidate
+from winnow.ope.fqe import FQE, USUAL
+from winnow.ope.judging import Fit
+from winnow.ope.odds import MethodEstimate
 from winnow.pack import Run
 from winnow.progress import Progress
 from winnow.training import Trained, check, train_runs
@@ -165,8 +166,8 @@ class _Search:
             parts = one.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
             self.runs[one.label] = Run(self.train, learner, *parts, name=one.label)
         check(list(self.runs.values()), steps=tuning.steps, batch_size=tuning.batch_size)
-        ope.check_fit(self.train, self.held)
-        self.states, self.strata, self.notes = ope.first_states(self.held)
+        judging.check_fit(self.train, self.held)
+        self.states, self.strata, self.notes = judging.first_states(self.held)
         if left := [one.label for one in self.candidates[len(self.wanted) :]]:
             self.notes.append(f"{tuning.runs} runs are too few to try {', '.join(left)}")
 
@@ -239,7 +240,7 @@ class _Search:
         log = {"train": self.train, "held-out": self.held}.get(self.tuning.fit) or join(self.train, self.held)
         with Progress(settings.steps * len(new), shown=self.progress, unit="updates") as bar:
             bar.describe(f"fitting Q to {len(new)} policies")
-            found = fqe.evaluate(log, self.states, [ope.policy_of(one) for one in new], settings, bar.count)
+            found = fqe.evaluate(log, self.states, [judging.policy_of(one) for one in new], settings, bar.count)
         self.values |= {one.run.name: value.value for one, value in zip(new, found, strict=True)}
         checkpoint.save(path, self.values, {"runs": list(self.values)})
 
