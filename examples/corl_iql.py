@@ -22,8 +22,7 @@ def load(name: str | None) -> dict[str, torch.Tensor]:
     if name:
         data = winnow.open_dataset(name)
     else:
-        low, high = toy.make(toy.random, 40_000, 0, "random"), toy.make(toy.expert, 4_000, 1, "expert")
-        data = winnow.mixed(low, high, 0.05, 40_000, low_label="random", high_label="expert")
+        data = toy.imbalanced(40_000)
     names = ("observations", "actions", "rewards", "next_observations", "terminals")
     return {name: torch.as_tensor(column).float() for name, column in zip(names, data.rows(), strict=True)}
 

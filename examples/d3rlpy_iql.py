@@ -8,15 +8,13 @@ import argparse
 import d3rlpy
 import numpy as np
 
-import winnow
 from winnow import AW, toy
 from winnow.plug.d3rlpy import add_weights, resampled  # WINNOW
 
 
 def load(rows: int) -> d3rlpy.dataset.ReplayBuffer:
     """95 % random data and 5 % of an expert, who keeps a puck on a dome: as d3rlpy's dataset."""
-    low, high = toy.make(toy.random, rows, 0, "random"), toy.make(toy.expert, rows // 10, 1, "expert")
-    data = winnow.mixed(low, high, 0.05, rows, low_label="random", high_label="expert")
+    data = toy.imbalanced(rows)
     obs, action, reward, _, terminal = data.rows()
     ends = np.isin(np.arange(len(data)), data.episodes.start + data.episodes.length - 1)
     return d3rlpy.dataset.MDPDataset(obs, action, reward, np.float32(terminal), np.float32(ends & ~terminal))  # pyright: ignore

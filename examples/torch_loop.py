@@ -26,8 +26,7 @@ def main() -> None:
     if args.dataset:
         data = winnow.open_dataset(args.dataset)
     else:
-        low, high = toy.make(toy.random, 20_000, 0, "random"), toy.make(toy.expert, 2_000, 1, "expert")
-        data = winnow.mixed(low, high, 0.05, 20_000, low_label="random", high_label="expert")
+        data = toy.imbalanced(20_000)
 
     table = TensorDataset(*(torch.as_tensor(column).float() for column in data.rows()))
     sampler = {"aw": winnow.AW(0.1), "rw": winnow.RW(0.1)}.get(args.sampler, args.sampler)

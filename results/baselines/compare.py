@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from winnow import toy
-from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
 from winnow.training import plan, train_runs
 
@@ -27,12 +26,7 @@ PAIRS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 
 
 def main() -> None:
-    low, high = (
-        toy.make(toy.random, ROWS, seed=0, name="random"),
-        toy.make(toy.expert, 20_000, seed=1, name="expert"),
-    )
-    labels: dict[str, Any] = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
-    dataset = mixed(low, high, SHARE, ROWS, **labels)
+    dataset = toy.imbalanced(ROWS, SHARE, expert_rows=20_000)
     runs = []
     for algorithm, name, learn, weigh in PAIRS:
         learner: Any = resized(make_algorithm(algorithm, dataset), HIDDEN)

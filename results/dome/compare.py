@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from winnow import toy
-from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
 from winnow.training import plan, train_runs
 
@@ -21,12 +19,7 @@ ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64,
 
 
 def main() -> None:
-    low, high = (
-        toy.make(toy.random, ROWS, seed=0, name="random"),
-        toy.make(toy.expert, 20_000, seed=1, name="expert"),
-    )
-    labels: dict[str, Any] = {"low_label": "random", "high_label": "expert", "name": "dome-random-expert-5"}
-    dataset = mixed(low, high, SHARE, ROWS, **labels)
+    dataset = toy.imbalanced(ROWS, SHARE, expert_rows=20_000)
     algorithm = resized(make_algorithm("td3bc", dataset), HIDDEN)
     runs = []
     for name in METHODS:

@@ -15,6 +15,7 @@ import numpy as np
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
+from winnow.data.recipes import mixed
 
 STEPS = 200
 """The time limit. An episode that reaches it is timed out: nothing ended."""
@@ -105,6 +106,16 @@ def make(act: Act, rows: int, seed: int, name: str = "dome") -> Dataset:
     )
     enough = int(np.searchsorted(np.cumsum(whole.episodes.length), rows)) + 1
     return whole.select(np.arange(min(enough, len(whole.episodes))))
+
+
+def imbalanced(rows: int, share: float = 0.05, expert_rows: int | None = None) -> Dataset:
+    """So many rows, of which a share is the expert's and the rest random.
+
+    expert_rows: how many the expert plays for it to be drawn from; a tenth of the rows without it
+    """
+    low, high = make(random, rows, 0, "random"), make(expert, expert_rows or rows // 10, 1, "expert")
+    name = f"dome-random-expert-{100 * share:g}"
+    return mixed(low, high, share, rows, low_label="random", high_label="expert", name=name)
 
 
 def evaluate(act: Callable[[np.ndarray], np.ndarray], episodes: int = 100, seed: int = 12345) -> np.ndarray:
