@@ -1,8 +1,9 @@
 """winnow on an accelerator: run-steps per second of packs, and which share of the chip's ceilings that is.
 
-python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6] [--growth]
+python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
 
 WINNOW_PRECISION=float32 or default measures the reference or the device's own products instead of the fused kernels.
+How the cost grows with runs, rows, observations and width: benchmarks/growth.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from shapes import BATCH, hopper_like, pack, stepper, table
 
+from winnow.bench.costs import pace
 from winnow.pack import Pack, update
 
 PLAN: tuple[tuple[str, str, int, int], ...] = (
@@ -37,29 +40,26 @@ PLAN: tuple[tuple[str, str, int, int], ...] = (
     ("cql", "dw-aw", 1, 256),
 )
 """algorithm, method, runs, width: what matters most comes first, should --limit end it"""
-GROWTH: dict[str, tuple[Any, ...]] = {"width": (128, 512), "rows": (100_000, 10_000_000)}
-"""What is varied with --growth, for 128 runs of IQL with DW."""
 
 
-def measure(datasets: list[Any], algorithm: str, method: str, count: int, width: int, seconds: float) -> dict[str, Any]:
-    """Compile, then steps for about so many seconds in turns of a fixed length."""
+def ready(make: Callable[[], Pack], turn: int) -> tuple[Pack, dict[str, Any]]:
+    """A pack that is compiled and has done two turns of so many steps, and how long that took."""
     began = time.perf_counter()
-    packed = pack(datasets, algorithm, method, count, width=width)
-    go, turn = stepper(packed), 100 if algorithm == "cql" or count >= 256 else 300
+    packed = make()
+    go = stepper(packed)
     jax.block_until_ready(packed.learners)
     made = time.perf_counter() - began
     began = time.perf_counter()
     go(turn)
     first = time.perf_counter() - began
     go(turn)
-    spent, done = 0.0, 0
-    while spent < seconds:
-        began = time.perf_counter()
-        go(turn)
-        spent, done = spent + time.perf_counter() - began, done + turn
-    cost = {"GFLOP a run-step": flops(packed) / 1e9, "least MB a run-step": least_bytes(packed) / 1e6}
-    rates = {"steps/s": done / spent, "run-steps/s": count * done / spent}
-    return {"precision": packed.precision, "set-up, s": made, "first turn, s": first, "turn": turn} | rates | cost
+    return packed, {"precision": packed.precision, "set-up, s": made, "first turn, s": first, "turn": turn}
+
+
+def measure(packed: Pack, turn: int, seconds: float) -> dict[str, float]:
+    """Steps for about so many seconds in turns of a fixed length."""
+    rate = pace(packed, turn, seconds)
+    return {"steps/s": rate, "run-steps/s": len(packed.runs) * rate}
 
 
 # ------------------------------------------------------------------------------------------------ ceilings
@@ -104,7 +104,8 @@ def least_bytes(packed: Pack) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """What this chip does at best: bytes of a long copy, and half-float products of large matrices."""
+    """What this chip does at best: bytes of a long copy, and products of large matrices, of half floats (on a CPU,
+    which has no faster way with these, of floats)."""
 
     def best(work: Any, given: Any, times: int = 10) -> float:
         loop = jax.jit(lambda x: jax.lax.fori_loop(0, times, lambda _, y: work(y), x))
@@ -117,8 +118,9 @@ def ceilings() -> dict[str, float]:
         return min(spent)
 
     small = jax.default_backend() == "cpu"
-    long, side = jnp.arange(2**24 if small else 2**30, dtype=jnp.float32), 512 if small else 8192
-    square = jax.random.normal(jax.random.key(0), (side, side), jnp.float16) / side**0.5  # keeps its size
+    long, side = jnp.arange(2**26 if small else 2**30, dtype=jnp.float32), 1024 if small else 8192
+    number = jnp.float32 if small else jnp.float16
+    square = jax.random.normal(jax.random.key(0), (side, side), number) / side**0.5  # keeps its size
     return {
         "bytes/s": 2 * long.nbytes / best(lambda x: x + 1, long),
         "flop/s": 2 * side**3 / best(lambda x: x @ square, square),
@@ -135,7 +137,6 @@ def main() -> None:
     parser.add_argument("--mixtures", type=int, default=8, help="datasets, which share these rows")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--largest", type=int, default=512, help="runs in a pack")
-    parser.add_argument("--growth", action="store_true", help="also vary the rows and the width")
     parser.add_argument("--limit", type=float, default=float("inf"), help="begin nothing after so many seconds")
     words = parser.parse_args()
     began = time.perf_counter()
@@ -150,7 +151,10 @@ def main() -> None:
     def one(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
         if time.perf_counter() - began > words.limit or count > words.largest:
             return
-        got = measure(datasets, algorithm, method, count, width, words.seconds)
+        turn = 100 if algorithm == "cql" or count >= 256 else 300
+        packed, got = ready(lambda: pack(datasets, algorithm, method, count, width=width), turn)
+        got |= measure(packed, turn, words.seconds)
+        got |= {"GFLOP a run-step": flops(packed) / 1e9, "least MB a run-step": least_bytes(packed) / 1e6}
         got["of flop/s"] = got["run-steps/s"] * got["GFLOP a run-step"] * 1e9 / top["flop/s"]
         got["of bytes/s"] = got["run-steps/s"] * got["least MB a run-step"] * 1e6 / top["bytes/s"]
         found[name] = got
@@ -166,10 +170,6 @@ def main() -> None:
         one(f"{what[0]} {what[1]} × {what[2]}", datasets, *what)
     jax.clear_caches()
     one(f"{PLAN[0][0]} {PLAN[0][1]} compiled before × {PLAN[0][2]}", datasets, *PLAN[0])
-    for width in GROWTH["width"] if words.growth else ():
-        one(f"iql dw-aw width {width} × 128", datasets, "iql", "dw-aw", 128, width)
-    for rows in GROWTH["rows"] if words.growth else ():
-        one(f"iql dw-aw rows {rows} × 128", hopper_like(rows, words.mixtures), "iql", "dw-aw", 128, 256)
     table("2×256, batch 256", lines)
 
 

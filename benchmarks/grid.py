@@ -22,6 +22,7 @@ from shapes import table
 
 from winnow import checkpoint
 from winnow.bench import local, plan, suites
+from winnow.bench.costs import pace
 from winnow.bench.plan import How, Planned
 from winnow.bench.shelf import Shelf, make_ready
 from winnow.evaluation import Evaluation
@@ -62,17 +63,13 @@ def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
         turn = min(1_000, runs[0].how.chunk)
         pack.advance(turn)
         pack.wait()
-        first, spent, done = time.perf_counter() - began, 0.0, 0
-        while spent < seconds:
-            began = time.perf_counter()
-            pack.advance(turn)
-            pack.wait()
-            spent, done = spent + time.perf_counter() - began, done + turn
+        first = time.perf_counter() - began
+        rate = len(runs) * pace(pack, turn, seconds)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             checkpoint.save(Path(folder) / "pack.safetensors", pack.learners[:2], {})
             size = (Path(folder) / "pack.safetensors").stat().st_size
-    found = {"first steps, s": first, "run-steps/s": len(runs) * done / spent}
+    found = {"first steps, s": first, "run-steps/s": rate}
     return found | {"checkpoint, s": time.perf_counter() - began, "checkpoint, GB": size / 1e9}
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from winnow.data.arrays import from_arrays
-from winnow.data.dataset import Dataset
+from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
-from winnow.pack import Pack, Run
+from winnow.pack import Pack, Precision, Run
 
 OBS, ACTION, BATCH = 11, 3, 256
 
@@ -40,6 +40,18 @@ def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
     return [mixed(low, high, 0.05, rows, seed=seed, name=f"mixture{seed}") for seed in range(mixtures)]
 
 
+def walk(rows: int, obs: int = OBS, actions: int = ACTION, length: int = 500) -> Dataset:
+    """Random rows in episodes of one length, put in their slots as they are made: 10⁷ of them take seconds."""
+    rng, episodes = np.random.default_rng(0), rows // length
+    slot, slots = np.arange(episodes) * (length + 1), episodes * (length + 1)
+    terminal = np.zeros(slots, bool)
+    terminal[slot + length - 1] = True
+    action = 2 * rng.random((slots, actions), np.float32) - 1
+    arena = Arena(rng.standard_normal((slots, obs), np.float32), action, rng.random(slots, np.float32), terminal)
+    table = Episodes.make(slot, np.full(episodes, length), np.ones(episodes, bool))
+    return Dataset((arena,), table, Meta("walk", action_low=(-1.0,) * actions, action_high=(1.0,) * actions))
+
+
 def runs(datasets: list[Dataset], algorithm: str, name: str, count: int, width: int = 256) -> list[Run]:
     """`count` runs over the datasets in turn, each with a seed of its own."""
     sampler, weighter = method(name, algorithm)
@@ -47,8 +59,8 @@ def runs(datasets: list[Dataset], algorithm: str, name: str, count: int, width: 
     return [Run(datasets[i % len(datasets)], learner, sampler, weighter, i, f"run{i}") for i in range(count)]
 
 
-def pack(*args: Any, **kwargs: Any) -> Pack:
-    return Pack(runs(*args, **kwargs), steps=1_000_000, batch_size=BATCH)
+def pack(*args: Any, precision: Precision | None = None, **kwargs: Any) -> Pack:
+    return Pack(runs(*args, **kwargs), steps=1_000_000, batch_size=BATCH, precision=precision)
 
 
 def stepper(packed: Pack) -> Callable[[int], None]:

@@ -17,13 +17,13 @@ from problems import SPEC, assert_same, bandit, differ, quick_compiles, take, ti
 from winnow import advantages
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
-from winnow.data.dataset import Dataset
+from winnow.data.dataset import Dataset, combine
 from winnow.errors import BadInput
 from winnow.methods import METHODS, from_record, method, record
 from winnow.pack import Pack, Run, draw, lay_out
-from winnow.samplers import ODPRA, PF, SAMPLERS, ReD
+from winnow.samplers import AW, ODPRA, PF, SAMPLERS, ReD, Source, Uniform
 from winnow.types import Weights, expect
-from winnow.weighters import Decoupled, NoWeights
+from winnow.weighters import Decoupled, Dual, NoWeights
 
 KEY = jax.random.key(0)
 QUICK = ODPRA(iterations=2, steps=400, hidden=(16,))
@@ -163,6 +163,22 @@ def test_methods_have_their_published_settings() -> None:
     }
     assert method("red") == method("odpr-r") == (ReD(base=0.0), NoWeights())
     assert method("pf", "bc") == (PF(share=0.1), NoWeights())
+
+
+def test_the_best_source_is_the_one_whose_rows_are_in_episodes_that_return_most() -> None:
+    parts = {"low": episodes([0, 0], [1]), "high": episodes([3], [2, 1, 0]), "long": episodes([1, 0, 1])}
+    data = combine(parts)
+    np.testing.assert_allclose(Source().probabilities(data), [0] * 3 + [0.25] * 4 + [0] * 3)
+    np.testing.assert_allclose(Source("long").probabilities(data), [0] * 7 + [1 / 3] * 3)
+    with pytest.raises(BadInput, match=r"sampler.label is 'best', which is no source; it has low, high, long"):
+        Source("best").probabilities(data)
+
+
+def test_the_dual_weighs_whole_episodes_at_a_fixed_temperature_where_a_method_says_so() -> None:
+    whole = Dual(average="trajectory", control="temperature", temperature=0.1)
+    assert method("dual-paths-aw") == (AW(), whole)
+    assert method("dual-paths-uniform") == (Uniform(), whole)
+    assert method("dual-aw") == (AW(), Dual())
 
 
 @pytest.mark.parametrize("name", METHODS)

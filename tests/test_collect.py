@@ -15,6 +15,8 @@ from winnow import checkpoint, collect, envs
 from winnow.algorithms import sac as sac_
 from winnow.algorithms.sac import SAC, SACState, Transitions
 from winnow.collect import behaviour
+from winnow.collect.lanes import Trainer
+from winnow.collect.learner import unpack
 from winnow.errors import BadInput
 from winnow.nets import squashed_mean, squashed_sample
 
@@ -176,7 +178,7 @@ def test_snapshots_are_policies(tmp_path: Path) -> None:
     assert squashed_mean(actor, jnp.zeros(11)).shape == (3,)
     # the first episode of the evaluation, played again by hand
     env, total, over = envs.make("hopper"), 0.0, False
-    obs, _ = env.reset(seed=envs.episode_seed(collect.EVALUATION, 0, 0))
+    obs, _ = env.reset(seed=envs.episode_seed(envs.EVALUATION, 0, 0))
     while not over:
         obs, reward, ended, cut, _ = env.step(np.asarray(squashed_mean(actor, jnp.asarray(obs, jnp.float32))))
         total, over = total + reward, ended or cut
@@ -191,7 +193,7 @@ def test_a_timeout_bootstraps_and_a_terminal_does_not(tmp_path: Path) -> None:
     collect.train(["brief", "hopper"], 60, out=tmp_path, processes=1, **SMALL)
     like = {"replay": jax.ShapeDtypeStruct((2, 60, 2 * 11 + 3 + 2), jnp.float32)}
     rows = checkpoint.load(tmp_path / "checkpoint.safetensors", like)["replay"]
-    brief, hopper = (jax.tree.map(np.asarray, collect.unpack(lane, 11)) for lane in rows)
+    brief, hopper = (jax.tree.map(np.asarray, unpack(lane, 11)) for lane in rows)
     assert not brief.terminal.any()
     assert hopper.terminal.any()
     ends = np.zeros(30, bool)
@@ -226,10 +228,8 @@ def test_training_until_a_level_keeps_the_policy_and_stops(tmp_path: Path) -> No
 
 def test_a_policy_that_new_episodes_do_not_confirm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     envs.register("easy", "Pendulum-v1", 7, reference=(-2000.0, 2000.0))
-    real = collect.Trainer.evaluate
-    monkeypatch.setattr(
-        collect.Trainer, "evaluate", lambda self, confirm=False: real(self, confirm) + (2000 if confirm else 0)
-    )
+    real = Trainer.evaluate
+    monkeypatch.setattr(Trainer, "evaluate", lambda self, confirm=False: real(self, confirm) + (2000 if confirm else 0))
     collect.train("easy", 2 * SMALL["evaluate_every"], out=tmp_path, until="medium", processes=1, **SMALL)
     assert not (tmp_path / "easy-medium.safetensors").exists()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -255,3 +257,58 @@ def test_a_worker_that_dies_again_and_again_is_given_up(table: None) -> None:
 
     with pytest.raises(WorkerError, match="died 3 times in a row, the last time with exit code 7"):
         step_on()
+
+
+def test_no_more_cores_than_one_is_told_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = len(os.sched_getaffinity(0))
+    monkeypatch.delenv("WINNOW_CORES", raising=False)
+    assert 1 <= envs.cores_here() <= there
+    monkeypatch.setenv("WINNOW_CORES", "1")
+    assert envs.cores_here() == 1
+    monkeypatch.setenv("WINNOW_CORES", str(there + 7))
+    assert envs.cores_here() <= there
+    for wrong in ("0", "two", "1.5", "-1"):
+        monkeypatch.setenv("WINNOW_CORES", wrong)
+        with pytest.raises(BadInput, match="WINNOW_CORES"):
+            envs.cores_here()
+
+
+@pytest.mark.parametrize(
+    ("listed", "files", "share"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/elsewhere\n", {"cpu.max": "300000 100000\n"}, 3.0),
+        ("0::/\n", {}, np.inf),
+        (
+            "5:memory:/x\n3:cpu,cpuacct:/a\n",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "50000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            0.5,
+        ),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, np.inf),
+        ("1:memory:/\n", {"memory/cpu.max": "1 1"}, np.inf),
+    ],
+)
+def test_a_containers_share_of_the_cores_counts(
+    tmp_path: Path, listed: str, files: dict[str, str], share: float
+) -> None:
+    (tmp_path / "list").write_text(listed)
+    for name, text in files.items():
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).write_text(text)
+    assert envs.container_share(str(tmp_path / "list"), str(tmp_path / "root")) == share
+    assert envs.container_share(str(tmp_path / "nothing")) == np.inf
+
+
+def test_xla_is_told_of_the_share_when_it_starts() -> None:
+    """Its own setting is kept where $WINNOW_CORES is not given. With one thread programs would round otherwise."""
+    script = """
+import os
+import winnow.pack, jax.numpy
+(jax.numpy.ones((300, 300)) @ jax.numpy.ones((300, 300))).block_until_ready()
+names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+print(names.count("tf_XLAEigen"))
+"""
+    settings = {key: value for key, value in os.environ.items() if key != "WINNOW_CORES"} | {"PJRT_NPROC": "5"}
+    for more, threads in (({}, 5), ({"WINNOW_CORES": "1"}, 2)):
+        said = subprocess.check_output([sys.executable, "-c", script], env=settings | more, text=True)
+        assert int(said) == threads

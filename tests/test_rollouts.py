@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from winnow import envs, rollouts
+from winnow import crew, envs, rollouts
 from winnow.collect import behaviour
 from winnow.data import store
 from winnow.errors import BadInput
@@ -64,7 +64,7 @@ def test_a_policy_without_noise_acts_as_its_mean():
 
     actor, record = behaviour("walker2d", "expert")
     job = rollouts.Job("walker2d", "expert")
-    player = rollouts.Player("walker2d", str(job.policy), job.base)
+    player = crew.Player("walker2d", str(job.policy), job.base)
     obs = np.random.default_rng(0).normal(size=record["spec"][0]).astype(np.float32)
     np.testing.assert_allclose(player._unit(obs, Silent()), squashed_mean(actor, obs), atol=1e-5)  # pyright: ignore
 
@@ -80,7 +80,7 @@ def test_a_smaller_pool_is_the_beginning_of_a_larger_one_and_helps_to_make_it(mo
     small = rollouts.pool("hopper", "random", 300)
     played = []
     monkeypatch.setattr(
-        rollouts.Crew, "finished", lambda self, real=rollouts.Crew.finished: played.append(real(self)) or played[-1]
+        crew.Crew, "finished", lambda self, real=crew.Crew.finished: played.append(real(self)) or played[-1]
     )
     large = rollouts.pool("hopper", "random", 1200)
     assert len(large) >= 1200
@@ -99,7 +99,7 @@ def test_a_killed_process_is_replaced_and_its_episodes_are_played_again(tmp_path
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path / "other"))
     killed = []
 
-    def finished(self, real=rollouts.Crew.finished):
+    def finished(self, real=crew.Crew.finished):
         one = real(self)
         if len(killed) < 2:
             child = next(iter(self._work))
@@ -107,19 +107,19 @@ def test_a_killed_process_is_replaced_and_its_episodes_are_played_again(tmp_path
             killed.append(child.pid)
         return one
 
-    monkeypatch.setattr(rollouts.Crew, "finished", finished)
+    monkeypatch.setattr(crew.Crew, "finished", finished)
     disturbed = rollouts.pool("hopper", "medium", 4000, processes=2)
     assert len(killed) == 2
     assert disturbed.fingerprint == undisturbed.fingerprint
 
 
 def test_an_episode_that_always_kills_its_process_is_given_up(monkeypatch):
-    def begin(self, real=rollouts.Crew.begin):
+    def begin(self, real=crew.Crew.begin):
         real(self)
         for child in self._work:
             child.kill()
 
-    monkeypatch.setattr(rollouts.Crew, "begin", begin)
+    monkeypatch.setattr(crew.Crew, "begin", begin)
     with pytest.raises(WorkerError, match="killed its process 3 times"):
         rollouts.pool("hopper", "random", 100, processes=1)
 
@@ -135,13 +135,13 @@ def test_interrupted_work_keeps_its_finished_episodes_and_is_taken_up_again(tmp_
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path / "other"))
     counts = []
 
-    def finished(self, real=rollouts.Crew.finished):
+    def finished(self, real=crew.Crew.finished):
         counts.append(1)
         if len(counts) == 40:
             raise KeyboardInterrupt
         return real(self)
 
-    monkeypatch.setattr(rollouts.Crew, "finished", finished)
+    monkeypatch.setattr(crew.Crew, "finished", finished)
     with pytest.raises(KeyboardInterrupt):
         rollouts.pool("hopper", "random", 3000)
     job = rollouts.Job("hopper", "random")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -104,6 +105,34 @@ def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path, monkeypatch,
     assert same_files(tmp_path / "straight", tmp_path / "broken")
     straight, broken = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("straight", "broken"))
     assert straight == broken
+
+
+def test_checkpoints_are_taken_twice_a_chunk_and_at_the_end(dome, tmp_path, monkeypatch):
+    """One is written while the next half is trained: so what a crash can cost is one chunk."""
+    save, taken = checkpoint.Writer.save, []
+
+    def noted(writer, path, tree, record):
+        taken.append(record["step"])
+        save(writer, path, tree, record)
+
+    monkeypatch.setattr(checkpoint.Writer, "save", noted)
+    how = {"batch_size": 8, "chunk": 10, "checkpoint_seconds": 0, "progress": False}
+    train_runs(tiny_runs(dome)[:1], out=tmp_path / "o", steps=24, **how)
+    assert taken == [5, 10, 15, 20, 24]
+
+
+def test_a_writer_saves_what_arrays_were_when_it_was_told(tmp_path):
+    path, array = tmp_path / "a.safetensors", jax.numpy.arange(4.0)
+    forget = jax.jit(lambda x: 0 * x, donate_argnums=0)
+    with checkpoint.Writer() as writer:
+        writer.save(path, {"a": array}, {"step": 1})
+        forget(array)
+        writer.wait()
+        assert checkpoint.read_record(path) == {"step": 1}
+        np.testing.assert_array_equal(checkpoint.load(path, {"a": np.zeros(4)})["a"], np.arange(4.0))
+        writer.save(tmp_path / "a.safetensors" / "inside", {}, {})
+        with pytest.raises(BadInput, match="can't be written"):
+            writer.wait()
 
 
 KILLED = """

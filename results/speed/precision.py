@@ -19,7 +19,6 @@ import jax
 import numpy as np
 
 from winnow import fused, toy
-from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
 from winnow.pack import Pack, act
 from winnow.training import plan
@@ -69,8 +68,7 @@ def main() -> None:
     words = parser.parse_args()
     sizes, name = (INTERPRETED, "precision-cpu.json") if words.interpret else (PLAN, "precision.json")
     fused.BLOCKS = dataclasses.replace(fused.BLOCKS, interpret=words.interpret)
-    low, high = toy.make(toy.random, ROWS, seed=0), toy.make(toy.expert, ROWS // 5, seed=1)
-    dataset = mixed(low, high, SHARE, ROWS, name="dome")
+    dataset = toy.imbalanced(ROWS, SHARE, expert_rows=ROWS // 5)
     kept: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
     for algorithm in words.algorithms or sizes:
         for precision in PRECISIONS:

@@ -46,7 +46,7 @@ def priorities(dataset: Dataset, settings: ODPRA) -> np.ndarray:
     path = home() / "priorities" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.npy"
     worth = len(dataset) >= KEPT_ROWS
     if worth and path.exists():
-        with contextlib.suppress(OSError, ValueError):  # a damaged file is made again
+        with contextlib.suppress(Exception):  # a damaged file is made again
             kept = np.load(path, allow_pickle=False)
             if kept.shape == (len(dataset),) and kept.dtype == np.float64:
                 return kept

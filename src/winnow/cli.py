@@ -5,6 +5,7 @@ Each command is a function in `winnow.commands` whose typed arguments and docstr
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -41,6 +42,9 @@ COMMANDS = {
     "demo": Command("demo", "demo", "uniform, AW and DW side by side on a small imbalanced problem"),
 }
 
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO}
+"""What a disk says that is full, locked or broken."""
+
 HEAD = """winnow: learn which transitions of an offline RL dataset are worth staying close to
 
 usage: winnow COMMAND [OPTIONS]      winnow COMMAND --help for a command's options
@@ -72,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             tyro.cli(target, args=rest, prog=f"winnow {name}")
     except BadInput as error:
-        print(f"winnow {name}: {error}", file=sys.stderr)
+        # Names in it may come from a file: a terminal must not obey them.
+        said = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(error))
+        print(f"winnow {name}: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"winnow {name}: stopped", file=sys.stderr)
@@ -80,7 +86,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        print(f"winnow {name}: {_about_the_disk(error)}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _about_the_disk(error: OSError) -> str:
+    what = f"{error.filename or 'a file'}: can't be read or written ({error.strerror})"
+    return f"{what}; make room or choose another place, then give the same words again"
 
 
 def overview() -> str:

@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,11 +189,13 @@ class Shape(NamedTuple):
         return len(self.low)
 
 
-def shape(environment: str | Environment) -> Shape:
-    made = make(environment)
-    obs, action = made.observation_space, made.action_space
-    made.close()
+def shape(environment: str | Environment, made: Any = None) -> Shape:
+    """The sizes of an environment: of one that is `made`, if there is one."""
     entry = lookup(environment) if isinstance(environment, str) else environment
+    if made is None:
+        made = make(entry)
+        made.close()
+    obs, action = made.observation_space, made.action_space
     flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
     if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
         raise BadInput(f"{entry.name}: needs flat observations and flat, bounded actions; it has {obs} and {action}")
@@ -235,8 +238,36 @@ EVALUATION = 1 << 40
 
 
 def cores_here() -> int:
-    """Cores this process may use; some systems only say how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: those it may run on, its container's share of them, and $WINNOW_CORES at the most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("WINNOW_CORES") or str(cores)
+    if not given.isdecimal() or int(given) < 1:
+        raise BadInput(f"WINNOW_CORES is {given!r}; it must be a whole number of at least 1")
+    return max(1, int(min(cores, int(given), container_share())))
+
+
+def container_share(process: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float:
+    """Cores by the quota of this process's control groups, of either version; infinite where there is none."""
+    try:
+        groups = [line.split(":", 2) for line in Path(process).read_text("utf-8").splitlines()]
+    except OSError:  # no Linux
+        return float("inf")
+    shares = [float("inf")]
+    for _, controllers, name in groups:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = Path(root, controllers)
+        place = top / name.lstrip("/")
+        shares += [_quota(folder) for folder in (place, *place.parents) if folder.is_relative_to(top)]
+    return min(shares)
+
+
+def _quota(group: Path) -> float:
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = " ".join((group / name).read_text("utf-8") for name in names).split()
+            return int(quota) / int(period) if quota not in ("max", "-1") else float("inf")
+    return float("inf")
 
 
 # ---------------------------------------------------------------------------------- for another process

@@ -6,8 +6,8 @@ and a run's score is the mean over all of them. Earlier rounds, further apart, d
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,9 @@ import numpy as np
 from winnow import actors, checkpoint, envs
 from winnow.actors import Actors
 from winnow.errors import BadInput
+from winnow.files import is_file_name, parse_json
 from winnow.games import CROWD, Games
+from winnow.logs import read_metrics
 from winnow.types import Algorithm, Spec
 from winnow.workers import WorkerError
 
@@ -91,6 +93,18 @@ class Round:
         found = {"evaluation/return": float(np.mean(self.returns)) if self.returns else None}
         named = (found | {"evaluation/score": self.score}).items()
         return {"run": self.run, "step": self.step} | {name: value for name, value in named if value is not None}
+
+
+def read_rounds(path: Path) -> list[Round]:
+    """The rounds in a returns.jsonl, in its order; lines that are none are left out, as `read_metrics` does it."""
+    found = []
+    for line in read_metrics(path):
+        with contextlib.suppress(TypeError):
+            one = Round(**line)
+            numbers = [*one.returns, *one.lengths, *([] if one.score is None else [one.score])]
+            if all(type(number) in (int, float) for number in numbers) and isinstance(one.environment, str):
+                found.append(one)
+    return found
 
 
 def earned(
@@ -165,10 +179,15 @@ class Snapshot(NamedTuple):
         said = checkpoint.read_record(path)
         if said.get("format") != SNAPSHOT:
             raise BadInput(f"{path}: is no snapshot of policies that this version of winnow wrote")
-        learners = [actors.algorithm_of(run["algorithm"], path) for run in said["runs"]]
-        said["spec"] = Spec(*said["spec"])
-        held = actors.of_file(path, learners, said["spec"], stacked=True)
-        return cls(**{name: said[name] for name in cls._fields if name != "actors"}, actors=held)
+        try:
+            learners = [actors.algorithm_of(run["algorithm"], path) for run in said["runs"] if run["plays"] in (0, 1)]
+            said["spec"] = Spec(*said["spec"])
+            told = {name: said[name] for name in cls._fields if name != "actors"}
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"{path}: is no whole snapshot of policies ({error})") from error
+        if len({jax.tree.structure(one) for one in learners}) != 1:
+            raise BadInput(f"{path}: is no snapshot of policies of one shape")
+        return cls(**told, actors=actors.of_file(path, learners, told["spec"], stacked=True))
 
     def candidates(self) -> Iterator[Candidate]:
         for number, run in enumerate(self.runs):
@@ -200,22 +219,26 @@ def candidates(path: Path, all_rounds: bool = False) -> list[Candidate | Round]:
 
 def _runs_in(folder: Path) -> list[str]:
     try:
-        return [run["name"] for run in json.loads((folder / "config.json").read_text(encoding="utf-8"))["runs"]]
+        names = [run["name"] for run in parse_json((folder / "config.json").read_bytes())["runs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{folder}: is no folder of runs ({error}); give one that `winnow train` wrote") from error
+    if odd := [str(name)[:80] for name in names if not is_file_name(name)]:
+        raise BadInput(f"{folder / 'config.json'}: no run is called {odd[0]!r}; a name must be that of a file")
+    return names
 
 
 def _finished(path: Path) -> Candidate | Round:
     said = checkpoint.read_record(path)
     try:
         name, data, steps, spec = said["name"], said["dataset"], said["steps"], Spec(*said["spec"])
+        failure, seed, learner = said["failure"], said["seed"], said["algorithm"]
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
-    if said["failure"]:
-        return Round(name, steps, None, data.get("environment") or "", failed=said["failure"])
-    learner = actors.algorithm_of(said["algorithm"], path)
+    if failure:
+        return Round(name, steps, None, data.get("environment") or "", failed=failure)
+    learner = actors.algorithm_of(learner, path)
     held = actors.of_file(path, [learner], spec, stacked=False)
-    return Candidate(name, said["seed"], steps, None, data.get("environment"), learner, spec, held)
+    return Candidate(name, seed, steps, None, data.get("environment"), learner, spec, held)
 
 
 def _given(one: Trained) -> Candidate | Round:

@@ -37,8 +37,8 @@ def save(figure: Any, path: str | Path) -> None:
 def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
     """Where the weight went: each source's share, the spread inside each, and along the episodes."""
     figure, (shares, spread, along) = panels(12, 3.6, 3)
-    figure.suptitle(title, fontsize=10)
-    labels, source, step = dataset.meta.sources, dataset.source, dataset.step
+    figure.suptitle(plain(title, 150), fontsize=10)
+    labels, source, step = [*map(plain, dataset.meta.sources)], dataset.source, dataset.step
     places = np.arange(len(labels))
     of_rows = [float(np.mean(source == i)) for i in places]
     of_weight = [float(weight[source == i].sum() / weight.sum()) for i in places]

@@ -95,13 +95,17 @@ PLAIN = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 def known(env: Any) -> bool:
     """Whether an environment is one of the four tasks, with nothing around it and the observations of the benchmark."""
     task = env.unwrapped
-    kind, layer = f"{type(task).__module__}:{type(task).__qualname__}", env
+    layer = env
     while layer is not task:
         if type(layer).__name__ not in PLAIN:
             return False
         layer = layer.env
-    usual = kind in JUDGES and task._exclude_current_positions_from_observation and task.render_mode is None
+    usual = _kind(task) in JUDGES and task._exclude_current_positions_from_observation and task.render_mode is None
     return bool(usual and not getattr(task, "_include_cfrc_ext_in_observation", False))
+
+
+def _kind(task: Any) -> str:
+    return f"{type(task).__module__}:{type(task).__qualname__}"
 
 
 class Crowd:
@@ -109,7 +113,7 @@ class Crowd:
 
     def __init__(self, env: Any, count: int) -> None:
         self.env, self.task, self.action_kind = env, env.unwrapped, env.action_space.dtype
-        self.judge = JUDGES[f"{type(self.task).__module__}:{type(self.task).__qualname__}"]
+        self.judge = JUDGES[_kind(self.task)]
         self.limit = env.spec.max_episode_steps or np.iinfo(np.int64).max
         data = self.task.data
         # Where the solver of contact forces begins is part of the state, or bits would differ.
@@ -156,7 +160,7 @@ class Singles:
     """Environments of any kind, each stepped on its own: the same calls as a crowd's."""
 
     def __init__(self, envs: Sequence[Any]) -> None:
-        self.envs, self.action_kind = envs, envs[0].action_space.dtype
+        self.env, self.envs, self.action_kind = envs[0], envs, envs[0].action_space.dtype
 
     def reset(self, number: int, seed: int) -> np.ndarray:
         return self.envs[number].reset(seed=seed)[0]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from winnow.errors import BadInput
-from winnow.files import replacing
+from winnow.files import parse_json, replacing
 
 Line = dict[str, Any]
 
@@ -111,15 +112,16 @@ def open_logs(folder: Path, names: Sequence[str]) -> list[Log]:
 
 
 def read_metrics(path: Path) -> list[Line]:
-    """All whole lines of a metrics.jsonl; a last line cut short by a crash is left out."""
+    """All whole lines of a metrics.jsonl, which say whose they are and when; a last line cut short by a crash is left
+    out, and so is what is no such line."""
     if not path.exists():
         return []
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
+    for text in path.read_bytes().splitlines():
+        with contextlib.suppress(ValueError):
+            line = parse_json(text)
+            if isinstance(line, dict) and isinstance(line.get("run"), str) and type(line.get("step")) is int:
+                lines.append(line)
     return lines
 
 

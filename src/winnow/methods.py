@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import typing
 from typing import Any
 
 from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.samplers import SAMPLERS, Sampler
-from winnow.types import Algorithm, Weighter
+from winnow.types import Algorithm, Weighter, check_settings
 from winnow.weighters import WEIGHTERS
 
 METHODS: dict[str, tuple[str, str]] = {
@@ -22,13 +23,20 @@ METHODS: dict[str, tuple[str, str]] = {
     "dw-aw": ("aw", "density"),
     "dual-uniform": ("uniform", "dual"),
     "dual-aw": ("aw", "dual"),
+    "dual-paths-uniform": ("uniform", "dual"),
+    "dual-paths-aw": ("aw", "dual"),
     "optidice-w": ("uniform", "optidice"),
     "red": ("red", "none"),
     "odpr-r": ("red", "none"),
     "odpr-a": ("odpr-a", "decoupled"),
+    "best-source": ("source", "none"),
 }
-"""name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc."""
+"""name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc.
+`best-source` reads labels that data of one's own do not have: the mark to reach."""
 
+PATHS = {"average": "trajectory", "control": "temperature"}
+SETTINGS: dict[str, dict[str, Any]] = {"dual-paths-uniform": PATHS, "dual-paths-aw": PATHS}
+"""Settings of a method's weighter that are not the usual ones: `dual-paths-…` weighs whole episodes, at a fixed λ."""
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
 SMALL_ROWS, SMALL_TEMPERATURE = 50_000, 5.0
@@ -42,7 +50,8 @@ ITERATIONS = {"iql": 4, "bc": 4}
 def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[Sampler, Weighter]:
     """The sampler and the weighter of a method, set as for the published results of that algorithm."""
     sampler, weighter = METHODS[_known(name, METHODS, "method")]
-    return make_sampler(sampler, algorithm, rows), make_weighter(weighter, algorithm)
+    made: Any = make_weighter(weighter, algorithm)
+    return make_sampler(sampler, algorithm, rows), dataclasses.replace(made, **SETTINGS.get(name, {}))
 
 
 def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> Sampler:
@@ -85,6 +94,10 @@ def domain(environment: str | None) -> str:
     return next((group for prefix, group in known.items() if word.startswith(prefix) or f"{prefix}-" in word), "")
 
 
+MOST_LAYERS, WIDEST, LARGEST = 100, 1_000_000, 1e30
+"""What no network and no setting goes beyond."""
+
+
 def _known(name: str, table: dict[str, Any], what: str) -> str:
     if name not in table:
         near = difflib.get_close_matches(name, table, n=1)
@@ -107,6 +120,33 @@ def record(config: Any) -> dict[str, Any]:
 
 
 def from_record(saved: dict[str, Any], table: dict[str, type]) -> Any:
-    """The plug-in again."""
+    """The plug-in again; a KeyError or a TypeError where the record is not that of one."""
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
-    return table[settings.pop("name")](**settings)
+    made = table[settings.pop("name")](**settings)
+    kinds = typing.get_type_hints(type(made))
+    for field in dataclasses.fields(made):
+        value, kind = getattr(made, field.name), kinds[field.name]
+        if not _fits(value, kind):
+            raise TypeError(f"{field.name} is {str(value)[:60]!r}")
+    try:
+        check_settings(made, str(saved["name"]))
+    except BadInput as error:
+        raise TypeError(str(error)) from error
+    return made
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a setting's type."""
+    if kind is int or (kind is float and type(value) is int):
+        return type(value) is int and abs(value) < 2**31
+    if kind is float:
+        return type(value) is float and abs(value) <= LARGEST  # so it is a number
+    if typing.get_origin(kind) is tuple:
+        return (
+            isinstance(value, tuple)
+            and len(value) <= MOST_LAYERS
+            and all(_fits(one, int) and 0 < one <= WIDEST for one in value)
+        )
+    if typing.get_origin(kind) is typing.Literal:
+        return isinstance(value, str)  # which of them is checked with the ranges
+    return not isinstance(kind, type) or type(value) is kind

@@ -6,6 +6,7 @@ A flax or equinox module fits in three lines: keep its parameters as the pytree 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from winnow.envs import cores_here
 from winnow.types import Array
+
+# Threads of XLA, which asks when it starts and sees neither a container's share nor WINNOW_CORES. Two at the least:
+# compiled for one thread a program rounds otherwise than for several, however many these are.
+if "WINNOW_CORES" in os.environ or "PJRT_NPROC" not in os.environ:
+    os.environ["PJRT_NPROC"] = str(max(2, cores_here()))
 
 Params = Any
 

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow.data.dataset import Arena, Dataset
+from winnow.data.dataset import Arena, Dataset, Rows
 from winnow.data.home import home
-from winnow.data.scaling import action_transform, reward_transform, unit_transform
+from winnow.data.scaling import Scaling, action_transform, reward_transform, unit_transform
 from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.nets import with_copies, without_copies
@@ -57,6 +57,17 @@ class Run:
         """Runs with the same one draw rows with the same probabilities."""
         return id(self.dataset), self.sampler
 
+    @property
+    def weighs_any_row(self) -> bool:
+        """Whether the weighter can weigh rows that are not in the dataset: its state has no number for each row."""
+
+        def shapes(rows: int) -> Any:
+            spec = self.spec._replace(rows=rows)
+            state = jax.eval_shape(lambda key: self.weighter.init(key, spec), jax.random.key(0))
+            return jax.tree.map(lambda leaf: leaf.shape, state)
+
+        return shapes(self.spec.rows) == shapes(self.spec.rows + 1)
+
 
 Drawn = Mapping[Hashable, np.ndarray]
 """Samplers' probabilities, under `Run.drawing`."""
@@ -80,7 +91,7 @@ class Tables(NamedTuple):
     start: Array  # [starts of all datasets] slots of initial states
     keep: Array  # [rows of all dataset × sampler pairs] alias tables
     other: Array
-    frequency: Array  # [the same] how often each row is drawn, in units of 1/rows
+    frequency: Array  # [the same] how often each row is drawn, in units of 1/rows; empty where no weighter asks for it
 
 
 class Lane(NamedTuple):
@@ -130,8 +141,36 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
         row=row,
         step=step,
         progress=progress,
-        frequency=tables.frequency[lane.first_alias + row],
+        frequency=tables.frequency[lane.first_alias + row] if len(tables.frequency) else None,
     )
+
+
+def read(rows: Rows, start: np.ndarray, like: Scaling, *, row: np.ndarray, step: int = 0, progress: float = 0) -> Batch:
+    """Rows as a weighter reads them, without tables: scaled like its dataset, each with an initial state."""
+    mean, std, centre, half, unit = like
+    columns = {
+        "obs": (rows.obs - mean) / std,
+        "action": (rows.action - centre) / half,
+        "reward": rows.reward,
+        "next_obs": (rows.next_obs - mean) / std,
+        "terminal": rows.terminal,
+        "unit_reward": unit[0] * rows.reward + unit[1],
+        "start_obs": (start - mean) / std,
+        "progress": progress,
+    }
+    arrays: dict[str, Any] = {name: np.asarray(column, np.float32) for name, column in columns.items()}
+    return Batch(**arrays | {"row": row.astype(np.int32), "step": np.asarray(step)})
+
+
+def start_of(row: Any, starts: Any) -> Any:
+    """Which of so many initial states rows [n] have where none is drawn: spread by a fixed odd multiplier."""
+    return (row.astype("uint32") * np.uint32(2654435761)) % starts
+
+
+@jax.jit
+def weigh(weighter: Any, state: State, batch: Batch) -> Array:
+    """log w of the rows of such a batch."""
+    return weighter.log_weight(state, batch)
 
 
 def scaled(batch: Batch, shift: Array, scale: Array) -> Batch:
@@ -272,8 +311,7 @@ def _fetcher(tables: Tables, lane: Lane) -> Any:
 
     def fetch(row: Array) -> Batch:
         row = jnp.minimum(row, lane.rows - 1)
-        # Spread rows over the initial states by a fixed odd multiplier instead of drawing them.
-        start = ((row.astype(jnp.uint32) * jnp.uint32(2654435761)) % lane.starts.astype(jnp.uint32)).astype(jnp.int32)
+        start = start_of(row, lane.starts.astype(jnp.uint32)).astype(jnp.int32)
         zero = jnp.zeros((), int)
         return scaled(gather(tables, lane, row, start, zero, jnp.zeros(())), lane.mean, lane.std)
 
@@ -403,7 +441,10 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         if arena not in arenas:
             arenas[arena] = size
             size += arena.slots
+    if size >= 2**31:
+        raise BadInput(f"these runs read {size:,} rows, a pack's tables count to {2**31:,}; train on fewer datasets")
     slot, episode, start, alias, often = (_Stretches() for _ in range(5))
+    with_frequency = getattr(runs[0].weighter, "reads_frequency", False)
     known = drawn or probabilities(runs)
     lanes: list[Lane] = []
     for run in runs:
@@ -416,7 +457,8 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         where = block if not data.has_episodes else moved[data.episodes.arena]
         first_start = start.add(id(data), lambda d=data, w=where: (d.start_slot + w).astype(np.int32))
         first_alias = alias.add(run.drawing, lambda p=known[run.drawing]: alias_table(p))
-        often.add(run.drawing, lambda p=known[run.drawing]: (len(p) * p).astype(np.float32))
+        if with_frequency:
+            often.add(run.drawing, lambda p=known[run.drawing]: (len(p) * p).astype(np.float32))
         mean, std = data.obs_moments
         shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
         centre, half = action_transform(data)
@@ -453,7 +495,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         start=jnp.asarray(start.flat()),
         keep=jnp.asarray(np.concatenate([table.keep for table in alias.parts])),
         other=jnp.asarray(np.concatenate([table.other for table in alias.parts])),
-        frequency=jnp.asarray(often.flat()),
+        frequency=jnp.asarray(often.flat() if with_frequency else np.zeros(0, np.float32)),
     )
     stacked: Any = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *lanes)
     return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ def embedded(figure: Any) -> str:
     import matplotlib
 
     buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "winnow"}):  # the same figure gives the same bytes
+    with matplotlib.rc_context({"svg.hashsalt": "winnow"}), warnings.catch_warnings():  # always the same bytes
+        # Names come from data: one that is too long, or has letters that no font here has, is drawn as well as can be.
+        warnings.simplefilter("ignore", UserWarning)
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
 

@@ -53,7 +53,7 @@ class Policy:
             algorithm, spec = from_record(record["algorithm"], ALGORITHMS), Spec(*record["spec"])
         except (KeyError, TypeError) as error:
             raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
-        if record["failure"]:
+        if record.get("failure"):
             raise BadInput(f"{path}: this run failed ({record['failure']}); it has no policy")
         state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
         obs, action = np.zeros(spec.obs_dim), np.zeros(spec.action_dim)

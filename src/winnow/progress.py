@@ -11,6 +11,8 @@ from winnow.pack import Pack
 
 LOOK = 0.5
 """Seconds of work between two looks at the clock, about."""
+TURN = 1_000
+"""Steps between two looks on an accelerator, where every other number is another program to compile."""
 QUIET = 15.0
 """Seconds between two lines where there is no terminal."""
 
@@ -69,9 +71,9 @@ class Progress:
         """Advance the pack by `count` steps, looking up about twice a second; by fewer if asked to stop."""
         import jax
 
-        fixed = jax.default_backend() != "cpu"  # there a new length is a new program
+        fixed = jax.default_backend() != "cpu"
         while count > 0 and not asked.is_set():
-            size = min(count, 1_000 if fixed else self._size)
+            size = min(count, TURN if fixed else self._size)
             before = time.monotonic()
             pack.advance(size)
             pack.wait()

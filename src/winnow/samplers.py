@@ -136,7 +136,39 @@ class ODPRA:
         return spread(priorities(dataset, self), self.deviation, self.least)
 
 
-SAMPLERS: dict[str, type] = {"uniform": Uniform, "aw": AW, "pf": PF, "rw": RW, "red": ReD, "odpr-a": ODPRA}
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The rows of one source alone. It reads labels that data of one's own hardly ever have: the mark to reach, not a
+    method."""
+
+    label: str = ""
+    """Which source; empty for the one whose episodes return most on average."""
+
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        labels = dataset.meta.sources
+        if self.label:
+            if self.label not in labels:
+                known = f"it has {', '.join(labels)}" if labels else "its rows have none"
+                raise BadInput(f"{dataset.meta.name}: sampler.label is {self.label!r}, which is no source; {known}")
+            chosen = labels.index(self.label)
+        else:
+            _need_episodes(dataset, "source")
+            count = np.bincount(dataset.episodes.source)
+            total = np.bincount(dataset.episodes.source, dataset.returns)
+            chosen = int(np.argmax(np.where(count > 0, total / np.maximum(count, 1), -np.inf)))
+        kept = (dataset.source == chosen).astype(np.float64)
+        return kept / kept.sum()
+
+
+SAMPLERS: dict[str, type] = {
+    "uniform": Uniform,
+    "aw": AW,
+    "pf": PF,
+    "rw": RW,
+    "red": ReD,
+    "odpr-a": ODPRA,
+    "source": Source,
+}
 
 
 def _need_episodes(dataset: Dataset, name: str) -> None:

@@ -24,17 +24,18 @@ import jax
 import numpy as np
 
 from winnow import __version__, checkpoint
+from winnow.actors import SCALING
 from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, score_of
-from winnow.files import sweep, write_text
+from winnow.files import claim, sweep
 from winnow.logs import Log, keep_lines, open_logs, read_metrics
 from winnow.methods import from_record, make_algorithm, make_sampler, make_weighter, method, record
 from winnow.pack import Drawn, Learner, Pack, Run, log_weights, packs, probabilities
 from winnow.policy import Policy
-from winnow.progress import Progress
+from winnow.progress import TURN, Progress
 from winnow.rounds import Rounds
 from winnow.samplers import SAMPLERS, Sampler
 from winnow.types import Algorithm, Spec, Weighter, check_settings
@@ -228,7 +229,8 @@ def train_runs(
     steps, batch_size: updates of each run, and rows drawn for each update
     chunk: updates between two reports; weighters that look at the whole dataset do so once a chunk
     out, resume: a folder for everything that is worth keeping; go on with what is there, bit for bit
-    checkpoint_seconds: the least time between two checkpoints, which are written at the end of a chunk
+    checkpoint_seconds: the least time between two checkpoints. They are taken in the middle and at the end of a chunk
+        and written while the next half is trained, so that with 0 no more than one chunk can be lost
     largest_pack: runs in one program at the most, where the device's memory asks for it
     log: "tensorboard", "wandb"
     progress: whether to show a bar, or the bar of a caller that trains more than this
@@ -244,7 +246,8 @@ def train_runs(
     with contextlib.ExitStack() as stack:
         rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, bar.say)) if evaluate else None
         asked = stack.enter_context(_asked_to_stop(folder, bar)) if folder else threading.Event()
-        shared = _Shared(steps, batch_size, chunk, folder, logs, bar, checkpoint_seconds, drawn, rounds, asked)
+        writer = stack.enter_context(checkpoint.Writer())
+        shared = _Shared(steps, batch_size, chunk, folder, logs, bar, checkpoint_seconds, drawn, rounds, asked, writer)
         jobs = [_Job(group, number, shared) for number, group in enumerate(groups)]
         if folder is not None:
             _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
@@ -322,17 +325,10 @@ def check(runs: Sequence[Run], **counts: int) -> Drawn:
 
 def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
     """Make the output folder ours: fresh, or one that holds the same runs."""
-    path = folder / "config.json"
-    wanted = json.loads(json.dumps(config))
-    if not path.exists():
-        write_text(path, json.dumps(wanted | {"winnow": __version__, "jax": jax.__version__}, indent=1))
+    wanted, versions = json.loads(json.dumps(config)), {"winnow": __version__, "jax": jax.__version__}
+    held = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
+    if held is None:
         return
-    if not resume:
-        raise BadInput(f"{folder}: already holds runs; resume them (--resume) or choose another --out")
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{path}: is damaged ({error}); choose another --out") from error
     for name in wanted:
         if held.get(name) != wanted[name]:
             raise BadInput(
@@ -354,6 +350,15 @@ class _Shared(NamedTuple):
     drawn: Drawn
     rounds: Rounds | None
     asked: threading.Event
+    writer: checkpoint.Writer
+
+    def pauses(self, step: int) -> tuple[int, int]:
+        """The next middle of a chunk after a step, and the next end."""
+        begin = step - step % self.chunk
+        half = -(-self.chunk // 2)
+        half = -(-half // TURN) * TURN if half > TURN else half
+        end = begin + self.chunk
+        return min(begin + half if step < begin + half else end + half, self.steps), min(end, self.steps)
 
     def tell_news(self) -> None:
         """Log what was played since the last time."""
@@ -380,10 +385,11 @@ class _Job:
         pack = Pack(self.runs, call.steps, call.batch_size, drawn=call.drawn)
         failures = self._restore(pack)
         self._loop(pack, failures)
-        trained = [self._take_out(pack, i, failures.get(run.name)) for i, run in enumerate(self.runs)]
+        trained = list(self._take_out(pack, failures))
         if call.folder:
             for file, one in zip(self._files, trained, strict=True):
                 one.save(file)
+            call.writer.wait()
             self._checkpoint.unlink(missing_ok=True)
         return trained
 
@@ -393,11 +399,10 @@ class _Job:
             if call.asked.is_set():
                 self._save(pack, failures)
                 raise KeyboardInterrupt
-            stops = [pack.step - pack.step % call.chunk + call.chunk, call.steps]
-            stops += [call.rounds.after(pack.step)] if call.rounds else []
-            call.bar.run(pack, min(stops) - pack.step, call.asked)
-            ends = pack.step % call.chunk == 0 or pack.step == call.steps
-            if ends:
+            middle, end = call.pauses(pack.step)
+            stop = min(middle, end, call.rounds.after(pack.step) if call.rounds else end)
+            call.bar.run(pack, stop - pack.step, call.asked)
+            if pack.step == end:
                 means = pack.end_chunk()
                 for number, run in enumerate(self.runs):
                     if run.name not in failures:
@@ -406,11 +411,10 @@ class _Job:
                 call.tell_news()
             if call.rounds:
                 call.rounds.snapshot(self.number, pack, failures)
-            if call.folder and ends and time.monotonic() - saved >= call.checkpoint_seconds:
+            due = pack.step in (middle, end) and time.monotonic() - saved >= call.checkpoint_seconds
+            if call.folder and (due or pack.step == call.steps):
                 self._save(pack, failures)
                 saved = time.monotonic()
-        if call.folder:
-            self._save(pack, failures)
 
     def _report(self, run: Run, step: int, means: dict[str, float], failures: dict[str, str]) -> None:
         line: dict[str, Any] = {"run": run.name, "step": step}
@@ -449,8 +453,8 @@ class _Job:
         return self.call.steps if self._finished else 0
 
     def _save(self, pack: Pack, failures: dict[str, str]) -> None:
-        saved = {"step": pack.step, "since": pack.since, "failures": failures}
-        checkpoint.save(self._checkpoint, _states(pack.learners), saved)
+        saved = {"step": pack.step, "since": pack.since, "failures": dict(failures)}
+        self.call.writer.save(self._checkpoint, _states(pack.learners), saved)
 
     def _restore(self, pack: Pack) -> dict[str, str]:
         """Put the pack where its checkpoint left it. Returns the runs that had failed by then, and why."""
@@ -463,12 +467,16 @@ class _Job:
         self.call.bar.skip(pack.step * len(self.runs))
         return saved["failures"]
 
-    def _take_out(self, pack: Pack, number: int, failure: str | None) -> Trained:
-        lane, learner = pack.lane(number)
-        run, state = self.runs[number], jax.tree.map(np.asarray, learner.algorithm)
-        scaling = map(np.asarray, (lane.shift, lane.scale, lane.action_centre, lane.action_half))
-        policy, weights = Policy(run.algorithm, state, *scaling), _own_rows(learner.weighter, run)
-        return Trained(run, pack.step, failure, policy, weights, precision=pack.precision)
+    def _take_out(self, pack: Pack, failures: dict[str, str]) -> Iterator[Trained]:
+        """The runs of a pack on their own, from one copy off the device."""
+        state, weights, *scaling = jax.device_get(
+            (pack.learners.algorithm, pack.learners.weighter, *(getattr(pack.lanes, name) for name in SCALING))
+        )
+        for number, run in enumerate(self.runs):
+            mine, weighed, *scales = jax.tree.map(lambda leaf, i=number: leaf[i], (state, weights, *scaling))
+            policy = Policy(run.algorithm, mine, *scales)
+            failure = failures.get(run.name)
+            yield Trained(run, pack.step, failure, policy, _own_rows(weighed, run), precision=pack.precision)
 
 
 def _states(learners: Learner) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     row: Array  # [B] the row's number in its dataset
     step: Array  # [] int: how many updates came before this one; the same for every run of a pack
     progress: Array  # [] the part of the run that is done: 0 at its first update, for schedules
-    frequency: Array | None = None  # [B] how often the sampler draws the row, in units of 1/rows; None: all alike
+    frequency: Array | None = None  # [B] how often the row is drawn, in units of 1/rows, for who `reads_frequency`
 
 
 class Weights(NamedTuple):

@@ -336,7 +336,7 @@ class Table:
         self.board, self.rows = board, np.array(rows)
         self.number = {row: number for number, row in enumerate(rows)}
         self.envs = several(lambda: make(entry), len(rows))
-        kind = shape(entry)
+        kind = shape(entry, self.envs.env)
         self.obs, self.action = slice(kind.obs_dim), slice(kind.action_dim)
         self.low, self.span, self.kind = kind.low, kind.high - kind.low, self.envs.action_kind
 

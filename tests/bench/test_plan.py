@@ -128,6 +128,16 @@ def test_a_swept_value_that_is_the_usual_one_is_the_same_run():
     assert {run.id for run in swept()} <= {run.id for run in swept("algorithm.beta=3,4")}
 
 
+def test_a_name_with_many_changes_is_still_a_files_name():
+    fields = ("algorithm.learning_rate", "algorithm.discount", "weighter.lambda_k", "weighter.lambda_f")
+    sweeps = [f"{place}=0.1234567890123,0.1234567890124" for place in fields]
+    runs = grid(entries(["hopper-random-expert-diverse-5%"]), ["iql"], ["dw-aw"], 2, How(), sweeps)
+    names = {run.name for run in runs}
+    assert len(names) == len(runs) == 32
+    assert max(len(name.encode()) for name in names) < 200
+    assert all(name.startswith("hopper-random-expert-diverse-5%.iql.dw-aw.") for name in names)
+
+
 def test_sweeps_of_words_flags_and_layers():
     runs = swept("algorithm.hidden=8x8,16", "algorithm.standardise=true", "weighter.form=paper", methods=["dw-aw"])
     assert [run.config["algorithm"]["hidden"] for run in runs] == [(8, 8), (16,)]

@@ -136,3 +136,9 @@ def test_a_discount_that_makes_no_sense_is_refused():
     for discount in (0, 1.1, -1):
         with pytest.raises(BadInput, match="discount is"):
             imbalance(with_returns([0], [1]), discount)
+
+
+def test_returns_that_differ_by_less_than_a_bin_can_hold_are_in_one_bin():
+    """Found by fuzzing: NumPy refuses to cut such a range."""
+    found = imbalance(with_returns([2.0**40], [2.0**40, 0.001]))
+    assert found.histogram == (2, *[0] * 19)

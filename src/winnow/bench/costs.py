@@ -56,7 +56,7 @@ class Costs:
         return int(MARGIN * said["bytes_limit"]) - said["bytes_in_use"] if said else None
 
     def of_a_run(self, run: Planned) -> int:
-        """Bytes that one run of a pack takes: its state, and a step's workings or (if more) the state's checkpoint.
+        """Bytes that one run of a pack takes: its state, a copy that is being written to disk, and a step's workings.
 
         An accelerator's workings are those that the compiler has set aside for a pack of 4. On a CPU runs go through
         the program one by one: what counts is their states, which are copied as they are put together again.
@@ -68,7 +68,7 @@ class Costs:
                 lambda key: (run.weighter.init(key, spec), run.algorithm.init(key, spec)), jax.random.key(0)
             )
             size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-            self._bytes[key] = 3 * size if self.on_cpu else size + max(size, self._workings(run))
+            self._bytes[key] = 4 * size if self.on_cpu else 2 * size + self._workings(run)
         return self._bytes[key]
 
     def _workings(self, run: Planned, count: int = 4) -> int:
@@ -104,15 +104,21 @@ class Costs:
             with jax.default_device(self.device):
                 pack.advance(turn)
                 pack.wait()
-                compiling, spent, done = time.perf_counter() - began, 0.0, 0
-                while spent < least:
-                    began = time.perf_counter()
-                    pack.advance(turn)
-                    pack.wait()
-                    spent, done = spent + time.perf_counter() - began, done + turn
-                    turn = 2 * turn if self.on_cpu else turn
-            self._speeds[key] = compiling, count * done / spent
+                compiling = time.perf_counter() - began
+                self._speeds[key] = compiling, count * pace(pack, turn, least, growing=self.on_cpu)
         return self._speeds[key]
+
+
+def pace(pack: Pack, turn: int, least: float, growing: bool = False) -> float:
+    """Steps a second of a compiled pack, over at least so many seconds of turns, each twice the last if `growing`."""
+    spent, done = 0.0, 0
+    while spent < least:
+        began = time.perf_counter()
+        pack.advance(turn)
+        pack.wait()
+        spent, done = spent + time.perf_counter() - began, done + turn
+        turn = 2 * turn if growing else turn
+    return done / spent
 
 
 class Need(NamedTuple):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import shutil
 import sys
 import threading
@@ -209,7 +210,11 @@ class _Grid:
         except KeyboardInterrupt:
             self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. The same words go on from there")
             self.stop()
-            self._join(threads)
+            try:
+                self._join(threads)
+            except KeyboardInterrupt:
+                self.bar.say("stopped at once")
+                os._exit(130)  # a thread inside a compiled program can't be ended: leaving it to Python would abort
             raise
         if self.errors:
             raise self.errors[0]

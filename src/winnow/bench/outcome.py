@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from winnow import __version__, envs
@@ -15,9 +14,9 @@ from winnow.bench.plan import Planned, canonical
 from winnow.bench.results import Result, thinned
 from winnow.data.dataset import Dataset
 from winnow.data.imbalance import imbalance
-from winnow.data.scaling import action_transform, unit_transform
+from winnow.data.scaling import Scaling
+from winnow.pack import read, weigh
 from winnow.training import Trained
-from winnow.types import Array, Batch, State
 
 SAMPLE = 4096
 """Rows that the shares of the sources are estimated from, about."""
@@ -80,30 +79,10 @@ def shares(one: Trained, probability: np.ndarray, batch_size: int) -> dict[str, 
     run, data = one.run, one.run.dataset
     rng = np.random.default_rng(run.seed)
     row = rng.choice(len(data), -(-SAMPLE // batch_size) * batch_size, p=probability)
-    (mean, std), (centre, half), unit = data.obs_moments, action_transform(data), unit_transform(data)
-    rows, starts = data.rows(row), data.start_obs[rng.integers(len(data.episodes), size=len(row))]
-    numbers = {
-        "obs": (rows.obs - mean) / std,
-        "action": (rows.action - centre) / half,
-        "reward": rows.reward,
-        "next_obs": (rows.next_obs - mean) / std,
-        "terminal": rows.terminal,
-        "unit_reward": unit[0] * rows.reward + unit[1],
-        "start_obs": (starts - mean) / std,
-        "progress": 1,
-    }
-    batch = Batch(
-        **{name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()},
-        row=jnp.asarray(row, jnp.int32),
-        step=jnp.asarray(one.steps),
-    )
-    log_weight = np.asarray(_log_weight(run.weighter, one.weighter_state, batch), np.float64).reshape(-1, batch_size)
-    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    start = data.start_obs[rng.integers(len(data.episodes), size=len(row))]
+    batch = read(data.rows(row), start, Scaling.of(data), row=row, step=one.steps, progress=1)
+    score = np.asarray(weigh(run.weighter, one.weighter_state, batch), np.float64).reshape(-1, batch_size)
+    weight = np.exp(score - score.max(axis=1, keepdims=True))
     weight /= len(weight) * weight.sum(axis=1, keepdims=True)
     total = np.bincount(data.source[row], weight.ravel(), len(data.meta.sources))
     return {label: round(float(part), 6) for label, part in zip(data.meta.sources, total, strict=True)}
-
-
-@jax.jit
-def _log_weight(weighter: Any, state: State, batch: Batch) -> Array:
-    return weighter.log_weight(state, batch)

@@ -26,6 +26,8 @@ from winnow.types import Algorithm, Weighter, check_settings
 
 FORMAT = 1
 """Raised when the same settings would give other results: earlier ones are then not taken for done."""
+LONGEST_NAME = 150
+"""Letters of a run's name, about: it becomes the name of a file, for which systems have 255 bytes."""
 LARGEST = 256
 """Runs in one pack at the most: an H200 is hardly faster with more."""
 
@@ -77,7 +79,10 @@ class Planned:
         """What it is called: dataset, algorithm, method, what was swept, and seed."""
         changes = [f"{place}={word(value)}" for place, value in self.swept.items()]
         title = record(self.algorithm)["name"]
-        return ".".join([self.entry.text, title, self.method, *changes, f"seed{self.seed}"])
+        words = ".".join([self.entry.text, title, self.method, *changes])
+        if len(words) > LONGEST_NAME:
+            words = f"{words[:LONGEST_NAME]}…{digest(words)[:8]}"
+        return f"{words}.seed{self.seed}"
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from winnow.bench.plan import canonical, digest
 from winnow.errors import BadInput
-from winnow.files import write_text
+from winnow.files import parse_json, write_text
 
 FORMAT = "winnow-result-1"
 POINTS = 20
@@ -84,7 +84,7 @@ def _sum(said: dict[str, Any]) -> str:
 def load(path: Path) -> Result:
     """The result in a file; an error if it is not whole, not ours, or not what its name says."""
     try:
-        said = json.loads(path.read_bytes())
+        said = parse_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
     except ValueError as error:
@@ -95,6 +95,7 @@ def load(path: Path) -> Result:
         if said.pop("sha256", None) != _sum({"format": FORMAT} | said):
             raise BadInput(f"{path}: is damaged (its checksum is wrong)")
         result = Result(**said)
+        _check(said)
     except (TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -102,6 +103,28 @@ def load(path: Path) -> Result:
     if result.id != path.stem or result.id != digest(result.config):
         raise BadInput(f"{path}: is the result of other settings than its name says")
     return result
+
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("id", "name", "method", "command"), str),
+    **dict.fromkeys(("swept", "config", "dataset", "made_with", "metrics", "shares"), dict),
+    "steps": int,
+    "failure": (str, type(None)),
+    "rounds": list,
+    "score": (int, float, type(None)),
+    "seconds": (int, float),
+}
+
+
+def _check(said: dict[str, Any]) -> None:
+    """Refuse a result whose fields are of another kind, or can't be shown."""
+    for name, value in said.items():
+        if not isinstance(value, KINDS[name]) or isinstance(value, bool):
+            raise ValueError(f"{name} is {str(value)[:60]!r}")
+    for name in ("name", "method"):
+        if not said[name].isprintable():
+            raise ValueError(f"{name} can't be shown")
+    json.dumps(said, ensure_ascii=False).encode()  # every letter of it can be written
 
 
 def collect(folder: Path, say: Callable[[str], None], *, move: bool = True) -> Iterator[Result]:
@@ -136,5 +159,6 @@ def thinned(lines: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
     good = [line for line in lines if "failed" not in line]
     count = min(POINTS, len(good))
     kept = [good[-(-len(good) * number // count) - 1] for number in range(1, count + 1)]
-    names = ["step", *(name for name in (kept[0] if kept else {}) if name not in ("run", "step"))]
+    names = ["step", *(name for name in (kept[0] if kept else {}) if all(name in line for line in kept))]
+    names = [name for name in dict.fromkeys(names) if name != "run"]
     return {name: [line[name] for line in kept] for name in names}

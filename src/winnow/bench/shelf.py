@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from winnow.bench.locks import Taken, locked
+from winnow.bench.locks import in_turn
 from winnow.bench.plan import Planned
 from winnow.data.catalogue import Watch, mixture, on_disk, open_named, unwatched
 from winnow.data.dataset import Dataset
@@ -26,13 +26,7 @@ def make_ready(runs: Sequence[Planned], watch: Watch = unwatched, *, say: Callab
     """Play or download what is not on disk, one process at a time."""
     if not missing(runs):
         return
-    lock = home() / "making.lock"
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(lock))
-        except Taken as error:
-            say(f"waiting: {error}")
-            stack.enter_context(locked(lock, wait=True))
+    with in_turn(home() / "making.lock", say):
         for source in missing(runs):
             open_named(source, make=True, watch=watch)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from winnow import __version__, training
 from winnow.bench.locks import is_held
 from winnow.bench.plan import Planned, cut, digest
-from winnow.files import write_text
+from winnow.files import parse_json, write_text
 
 
 def work_of(folder: Path, pack: Sequence[Planned]) -> Path:
@@ -82,7 +82,7 @@ def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> To
 def _begun(work: Path) -> Set[str]:
     """The runs of a pack that was begun, in order; none where this version of winnow can't go on with it."""
     try:
-        said = json.loads((work / "pack.json").read_text(encoding="utf-8"))
+        said = parse_json((work / "pack.json").read_bytes())
         return dict(said.pop("runs")).keys() if _stamp().items() <= said.items() else set()
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return set()

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+from pathlib import Path
+
 
 def train(words: list[str], prog: str) -> None:
     """The options are those of `python -m winnow.collect`, which needs no tyro."""
+    from winnow.bench.locks import alone
     from winnow.collect import main
 
-    main(words, prog)
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--out", type=Path)
+    out = first.parse_known_args(words)[0].out
+    with alone(out) if out else contextlib.nullcontext():
+        main(words, prog)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +15,7 @@ from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
 from winnow.data.names import Name, level
 from winnow.errors import BadInput
+from winnow.files import parse_json
 
 ROWS = 1_000_000
 
@@ -43,7 +44,6 @@ def make(
         processes: Processes that play. Without it, one for each core. The result does not depend on it.
     """
     from winnow.data import store
-    from winnow.data.catalogue import open_named
     from winnow.data.names import parse, suites
     from winnow.files import write_text
     from winnow.workers import WorkerError
@@ -62,7 +62,7 @@ def make(
     places = dict(labelled(text, "--source") if "=" in text else (wanted[0], text) for text in source)
     for name in wanted:
         try:
-            dataset = open_named(name, make=True, sources=places, processes=processes, watch=bar)
+            dataset = made(name, places, processes)
         except WorkerError as error:
             raise BadInput(f"{name}: {error}") from error
         except KeyboardInterrupt:
@@ -76,6 +76,19 @@ def make(
             summarise(dataset, str(out) if out else f"ready as {name}")
         else:
             print(f"{name}: {len(dataset):,} rows in {len(dataset.episodes):,} episodes", flush=True)
+
+
+def made(name: str, sources: Mapping[str, str] | None = None, processes: int | None = None) -> Dataset:
+    """The dataset with this name; what is not on disk is played or fetched, by one process at a time."""
+    from winnow.bench.locks import in_turn
+    from winnow.data.catalogue import on_disk, open_named
+    from winnow.data.home import home
+    from winnow.data.names import parse
+
+    here = sources or on_disk(parse(name)) == "ready"
+    turn = in_turn(home() / "making.lock", lambda line: print(line, file=sys.stderr, flush=True))
+    with contextlib.nullcontext() if here else turn:
+        return open_named(name, make=True, sources=sources, processes=processes, watch=bar)
 
 
 def list_(
@@ -245,7 +258,10 @@ def mix(
             raise BadInput("--recipe says all of it: leave out --low, --high, --share, --rows, --segments and --seed")
         record = read_recipe(recipe)
         places = recipe_files(record) | dict(labelled(text, "--source") for text in source)
-        dataset = rebuild(record, {label: opened(place) for label, place in places.items()})
+        try:
+            dataset = rebuild(record, {label: opened(place) for label, place in places.items()})
+        except BadInput as error:
+            raise BadInput(f"{recipe}: {error}") from error
     else:
         if low is None or high is None or share is None:
             raise BadInput("give --low LABEL=FILE, --high LABEL=FILE and --share, or a --recipe")
@@ -276,7 +292,7 @@ def labelled(text: str, option: str) -> tuple[str, str]:
 
 def read_recipe(path: Path) -> dict:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
     except ValueError as error:
@@ -290,8 +306,8 @@ def recipe_files(record: dict) -> dict[str, str]:
     """The files that a recipe names; those it does not name must be given."""
     sources = record.get("sources")
     sources = sources if isinstance(sources, list) else []
-    named = [one for one in sources if isinstance(one, dict) and one.get("label") and one.get("file")]
-    return {one["label"]: one["file"] for one in named}
+    named = [(one.get("label"), one.get("file")) for one in sources if isinstance(one, dict)]
+    return {label: file for label, file in named if isinstance(label, str) and isinstance(file, str) and label and file}
 
 
 # ------------------------------------------------------------------------------------------------------ shown

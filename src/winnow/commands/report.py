@@ -50,9 +50,12 @@ def report(
 
     chosen = named(study.removeprefix(PREFIX)) if study else None
     skipped: list[str] = []
-    runs = read(folder, skipped.append)
-    for said in skipped:
+
+    def skip(said: str) -> None:
+        skipped.append(said)
         print(f"winnow report: {said}", file=sys.stderr)
+
+    runs = read(folder, skip)
     told = [studies.told(one, runs) for one in ([chosen] if chosen else studies.held(runs))]
     paper = told[0].paper if chosen else published.score
     if csv:

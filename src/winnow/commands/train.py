@@ -42,6 +42,8 @@ class Options:
     """Rows drawn for each update."""
     chunk: int = 5_000
     """Updates between two lines of metrics."""
+    checkpoint_seconds: float = 30.0
+    """The least time between two checkpoints: what a crash can cost, or a chunk where that takes longer."""
     resume: bool = False
     """Go on with what the folder holds, bit for bit, after a crash or a Ctrl-C. Give the same words again."""
     largest_pack: int | None = None
@@ -114,6 +116,7 @@ def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> 
 
 def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
     """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
+    from winnow.bench.locks import alone
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
     from winnow.training import plan, train_runs
@@ -131,17 +134,19 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
             sampler, weighter = _parts(method, names, len(dataset))
             parts = {"sampler": given("sampler", sampler), "weighter": given("weighter", weighter)}
             runs += plan(dataset, algorithm, method, **parts, seeds=options.seeds)
-    trained = train_runs(
-        runs,
-        steps=options.steps,
-        batch_size=options.batch_size,
-        chunk=options.chunk,
-        out=options.out,
-        resume=options.resume,
-        largest_pack=options.largest_pack,
-        log=options.log,
-        evaluate=options.evaluation if options.evaluate else None,
-    )
+    with alone(options.out):
+        trained = train_runs(
+            runs,
+            steps=options.steps,
+            batch_size=options.batch_size,
+            chunk=options.chunk,
+            out=options.out,
+            resume=options.resume,
+            checkpoint_seconds=options.checkpoint_seconds,
+            largest_pack=options.largest_pack,
+            log=options.log,
+            evaluate=options.evaluation if options.evaluate else None,
+        )
     summarise(trained, options.out)
 
 

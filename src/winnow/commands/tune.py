@@ -50,6 +50,7 @@ def tune(
         json: Print everything as JSON, for programs, and nothing else.
         tuning: How candidates are trained and judged.
     """
+    from winnow.bench.locks import alone
     from winnow.commands.data import opened
     from winnow.files import write_text
     from winnow.ope import tune
@@ -60,17 +61,18 @@ def tune(
     ]
     if not data.path:
         raise BadInput(f"{dataset}: can't be opened again by name; import it first (`winnow data import`)")
-    choice = tune.tune(
-        data,
-        out,
-        tuning,
-        wanted,
-        held_out=opened(held_out) if held_out else None,
-        resume=resume,
-        progress=not json,
-        say=lambda line: print(line, file=sys.stderr),
-    )
-    write_text(out / "chosen.words", shlex.join(choice.words) + "\n")
+    with alone(out):
+        choice = tune.tune(
+            data,
+            out,
+            tuning,
+            wanted,
+            held_out=opened(held_out) if held_out else None,
+            resume=resume,
+            progress=not json,
+            say=lambda line: print(line, file=sys.stderr),
+        )
+        write_text(out / "chosen.words", shlex.join(choice.words) + "\n")
     print(dumps(choice.record(), indent=1)) if json else show(choice, out)
 
 

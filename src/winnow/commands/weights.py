@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 import tyro
 
+from winnow import weight_table
 from winnow.errors import BadInput
-from winnow.files import replacing
 
 if TYPE_CHECKING:
-    from winnow.data.dataset import Dataset
-    from winnow.training import RowWeights
+    from winnow.training import Trained
 
 
 def weights(
@@ -24,44 +22,58 @@ def weights(
     figure: Path | None = None,
     dataset: str | None = None,
     export: str | None = None,
+    over: str | None = None,
+    on: Literal["local", "ray"] = "local",
+    ray_address: str = "auto",
 ) -> None:
     """Write the weight of every row: row, episode, step, source, how often it is drawn, how much it counts, and both.
 
     `weight` is the row's share of the weighted data times the number of rows: 1 is what it has in the dataset itself.
 
+    With --over, weigh a set of Parquet files instead, which may be larger than memory: `log_weight` of each row (null
+    where an episode is cut off without a next observation), in a file of the same name. OUT/weights.json holds the
+    log_mean that makes weights of it, exp(log_weight - log_mean), with mean 1. It is how much a row counts when it is
+    drawn; how often the run's sampler would draw it is not in it. A second call does only what is missing.
+
     Args:
         run: A finished run: a file that `winnow train` wrote.
-        out: The table, .parquet or .npy. Without it, RUN.weights.parquet.
+        out: The table, .parquet or .npy. Without it, RUN.weights.parquet. With --over, a folder: RUN.weights.
         figure: The picture, .svg, .png or .pdf. Without it, RUN.weights.svg.
         dataset: The dataset, if it is no longer where it was when the run was trained.
         export: Also write the dataset with a column `weight` more, for other programs: minari:ID (it is in `infos`), or
             a file ending in .parquet, .npz or .hdf5.
+        over: Parquet files to weigh: a folder, or a pattern in quotes ('shards/*.parquet'). Columns are those that
+            `winnow data import` reads; an episode lies in one file.
+        on: Where to weigh them: on this machine, or on a Ray cluster, whose nodes see files and OUT under one path.
+        ray_address: HOST:PORT of the cluster, or ray://HOST:PORT. Without it $RAY_ADDRESS, or this machine's cluster.
     """
+    if over is not None:
+        if figure or export:
+            raise BadInput("--over writes a table for each file; leave out --figure and --export")
+        _weigh_files(run, over, out or run.with_suffix(".weights"), dataset, ray_address if on == "ray" else None)
+        return
+    if on != "local":
+        raise BadInput("--on ray goes with --over: it weighs a set of Parquet files")
     from rich.console import Console
 
     from winnow import figures
     from winnow.commands.data import bar
     from winnow.data.export import check_target
     from winnow.data.export import export as write_dataset
-    from winnow.data.sources import open_dataset
-    from winnow.training import Trained
 
     out, figure = out or run.with_suffix(".weights.parquet"), figure or run.with_suffix(".weights.svg")
-    if out.suffix not in (".parquet", ".npy"):
-        raise BadInput(f"{out}: the table is written as .parquet or .npy; choose one of these endings")
+    weight_table.check_ending(out)
     if figure.suffix not in (".svg", ".png", ".pdf"):
         raise BadInput(f"{figure}: the picture is written as .svg, .png or .pdf; choose one of these endings")
     if export is not None:
         check_target(export)
-    trained = Trained.load(run, open_dataset(dataset) if dataset else None)
-    if trained.failure:
-        raise BadInput(f"{run}: this run failed ({trained.failure}); it has no weights")
+    trained = _learnt(run, dataset)
     if export is not None:
         check_target(export, trained.run.dataset.meta.kind)
     console = Console()
     with console.status("weighing every row"):
         data, found = trained.run.dataset, trained.weights()
-        write(out, data, found)
+        weight_table.write(out, data, found)
         figures.save(figures.weights(data, found.weight, trained.run.name), figure)
     if export is not None:
         with bar(f"writing {export}") as progress:
@@ -74,27 +86,26 @@ def weights(
     console.print(f"table {out}\npicture {figure}{written}", soft_wrap=True, highlight=False)
 
 
-def write(path: Path, data: Dataset, found: RowWeights) -> None:
-    """The table, one line a row."""
-    columns = {
-        "row": np.arange(len(data)),
-        "episode": data.episode,
-        "step": data.step,
-        "source": np.asarray(data.meta.sources)[data.source],
-        "probability": found.probability,
-        "ratio": found.ratio,
-        "weight": found.weight,
-    }
-    with replacing(path) as temporary:
-        if path.suffix == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet
+def _learnt(run: Path, dataset: str | None) -> Trained:
+    from winnow.data.sources import open_dataset
+    from winnow.training import Trained
 
-            columns["source"] = pa.array(columns["source"]).dictionary_encode()
-            pyarrow.parquet.write_table(pa.table(columns), temporary)
-        else:
-            table = np.empty(len(data), dtype=[(name, column.dtype) for name, column in columns.items()])
-            for name, column in columns.items():
-                table[name] = column
-            with temporary.open("wb") as file:
-                np.save(file, table, allow_pickle=False)
+    trained = Trained.load(run, open_dataset(dataset) if dataset else None)
+    if trained.failure:
+        raise BadInput(f"{run}: this run failed ({trained.failure}); it has no weights")
+    return trained
+
+
+def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: str | None) -> None:
+    from winnow.commands.data import bar
+    from winnow.scoring import Scorer, score_all
+
+    scorer = Scorer.of(_learnt(run, dataset), run)
+    with bar("weighing") as progress:
+        done = score_all(scorer, over, out, address=address, progress=progress)
+    rows, weighed = done.sums.rows, done.sums.weighed
+    print(f"{rows:,} rows in {done.files} files ({done.before} of them were done before)")
+    if weighed < rows:
+        print(f"{rows - weighed:,} rows without a successor have no weight")
+    print(f"effective sample size: {done.sums.effective:.1%} of the weighed rows")
+    print(f"weight = exp(log_weight - {done.sums.log_mean:.6g}): {out / 'weights.json'}")

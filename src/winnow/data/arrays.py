@@ -16,6 +16,10 @@ from winnow.data.dataset import Arena, Dataset, Episodes, Kind, Meta, Side
 from winnow.errors import BadInput
 
 
+class NoSuccessor(BadInput):
+    """No row can be used: each is the last of its episode, and where it led is not recorded."""
+
+
 def from_arrays(
     observations: ArrayLike,
     actions: ArrayLike,
@@ -79,7 +83,7 @@ def from_arrays(
     end[-1] = True
     arena, table, first, dropped = _lay_out(obs, action, reward, terminal, end, following)
     if len(table) == 0:
-        raise BadInput(f"{where}: no row has a successor; add next_observations")
+        raise NoSuccessor(f"{where}: no row has a successor; add next_observations")
     if dropped:
         notes += (f"{dropped} row(s) at a timeout had no recorded next observation and were left out",)
     for name, values in (per_row or {}).items():

@@ -84,5 +84,5 @@ def carried(text: Any, where: str) -> Meta | None:
         return None
     try:
         return Meta.from_json(text.decode() if isinstance(text, bytes) else str(text))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError) as error:
         raise BadInput(f"{where}: its description by winnow is damaged ({error}); export it again") from error

@@ -290,8 +290,9 @@ def _receive(address: str, part: BinaryIO, size: int | None, progress: Progress)
     have, tag_file = _length(part), _tag(Path(part.name))
     if have == size:
         return True
-    tag = tag_file.read_text(encoding="utf-8") if have and tag_file.exists() else ""
-    request = urllib.request.Request(address, headers={"Range": f"bytes={have}-", "If-Range": tag} if tag else {})
+    tag = tag_file.read_text(encoding="ascii", errors="replace") if have and tag_file.exists() else ""
+    known = {"Range": f"bytes={have}-", "If-Range": tag} if tag.isascii() and tag.isprintable() and tag else {}
+    request = urllib.request.Request(address, headers=known)
     try:
         response = urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
@@ -368,7 +369,7 @@ def _wrong_sum(file: File, path: Path, target: Path) -> str | None:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     known = file.sha256
     if known is None and noted.exists():
-        known = noted.read_text(encoding="utf-8").partition(" ")[0]
+        known = noted.read_text(encoding="utf-8", errors="replace").partition(" ")[0]
     if known is None:
         print(f"{target}: no checksum is known for it; its sha256 {found} is kept in {noted.name}", file=sys.stderr)
         write_text(noted, f"{found}  {target.name}\n")

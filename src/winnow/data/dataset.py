@@ -14,13 +14,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from winnow.errors import BadInput
+from winnow.files import parse_json
 
 Kind = Literal["episodes", "continuing", "bag"]
+LONGEST, MOST_SOURCES = 200, 1_000
+"""Letters of a name, and labelled sources, at the most."""
 Side = Sequence[float] | np.ndarray | float
 """A bound of the actions: one number for each column, or one for all."""
 
@@ -107,15 +110,52 @@ class Meta:
     """What the opener changed or assumed, in words."""
 
     def to_json(self) -> str:
+        self.check()
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Meta:
-        record = json.loads(text)
+        """The description in a file; a ValueError or a TypeError where it is none."""
+        record = parse_json(text)
+        if not isinstance(record, dict):
+            raise ValueError("it is no description")
         for name in ("sources", "action_low", "action_high", "return_range", "notes"):
             if record.get(name) is not None:
                 record[name] = tuple(record[name])
-        return cls(**record)
+        made = cls(**record)
+        made.check()
+        return made
+
+    def check(self, where: str = "its description") -> None:
+        """Refuse what can't be shown, or can't be so. What is written and what is read goes through here."""
+        words = [("name", self.name), ("environment", self.environment or ""), ("physics", self.physics or "")]
+        for name, text in [*words, *(("sources", label) for label in self.sources)]:
+            if not isinstance(text, str) or not text.isprintable() or len(text) > LONGEST:
+                raise BadInput(
+                    f"{where}: {name} is {repr(text)[:60]}; it must be a line of at most {LONGEST} letters (--name, "
+                    "--environment)"
+                )
+        if self.kind not in get_args(Kind):
+            raise BadInput(f"{where}: kind is {self.kind!r}; it is one of {', '.join(get_args(Kind))}")
+        if not 1 <= len(self.sources) <= MOST_SOURCES:
+            raise BadInput(f"{where}: has {len(self.sources):,} sources; there may be 1 to {MOST_SOURCES:,}")
+        lines = all(isinstance(note, str) and note.isprintable() for note in self.notes)
+        if not lines or not isinstance(self.recipe, dict | None):
+            raise BadInput(f"{where}: notes or recipe are of another kind; make it again")
+        low, high = _finite(self.action_low), _finite(self.action_high)
+        if low is None or high is None or len(low) != len(high) or any(a >= b for a, b in zip(low, high, strict=True)):
+            raise BadInput(f"{where}: action bounds are not finite and rising; give others")
+        if self.return_range is not None and len(_finite(self.return_range) or ()) != 2:
+            raise BadInput(f"{where}: return_range is not two finite numbers; make it again")
+
+
+def _finite(values: Any) -> list[float] | None:
+    """Numbers of a description; None where something else is among them."""
+    try:
+        found = [float(value) for value in values if not isinstance(value, bool | str)]
+        return found if len(found) == len(values) and np.isfinite(found).all() else None
+    except (TypeError, OverflowError, ValueError):
+        return None
 
 
 class Rows(NamedTuple):

@@ -88,7 +88,7 @@ def _write_hdf5(dataset: Dataset, path: Path, weight: np.ndarray | None) -> None
 
     usual, added = _rows(dataset, weight)
     with h5py.File(path, "w") as file:
-        file.attrs["winnow"] = dataset.meta.to_json()
+        file["infos/winnow"] = np.frombuffer(dataset.meta.to_json().encode(), np.uint8)
         for name, column in usual.items():
             file.create_dataset(name, data=column)
         for name, column in added.items():
@@ -178,7 +178,12 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
     )
     storage.update_episodes(_buffers(dataset, progress, weight))
     storage.update_episode_metadata(
-        {"source": meta.sources[source], "offset": int(offset), "origin": int(origin)}
+        {
+            "source": meta.sources[source],
+            "source_index": int(source),
+            "offset": int(offset),
+            "origin": int(origin),
+        }
         for source, offset, origin in zip(table.source, table.offset, table.origin, strict=True)
     )
 

@@ -6,6 +6,7 @@ trained on it leads to the episodes it can be judged by.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -85,14 +86,21 @@ def write(train: Dataset, held: Dataset, train_file: Path, held_file: Path) -> N
 
 def held_out_of(train: Dataset) -> Dataset | None:
     """The episodes that were held out of a dataset, where it says so and was opened from a file."""
-    said = ((train.meta.recipe or {}).get(KEY) or {}).get("held_out")
-    if not said or not said.get("file") or not train.path:
+    part = (train.meta.recipe or {}).get(KEY)
+    said = part.get("held_out") if isinstance(part, dict) else None
+    if not isinstance(said, dict) or not isinstance(said.get("file"), str) or not train.path:
         return None
     path = Path(train.path).parent / said["file"]
-    if not path.exists():
+    there = False
+    with contextlib.suppress(OSError, ValueError):  # no system has a file of such a name
+        there = path.is_file()
+    if not there:
         raise BadInput(f"{path}: was held out of {train.path} and is gone; put it back or give it with --held-out")
-    held = dataclasses.replace(store.load(path), path=str(path))
-    if held.fingerprint != said["fingerprint"]:
+    try:
+        held = dataclasses.replace(store.load(path), path=str(path))
+    except BadInput as error:
+        raise BadInput(f"{train.path}: what was held out of it can't be read: {error}") from error
+    if held.fingerprint != said.get("fingerprint"):
         raise BadInput(f"{path}: holds other rows than were held out of {train.path}; split again")
     return held
 

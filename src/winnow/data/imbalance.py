@@ -80,7 +80,8 @@ def imbalance(dataset: Dataset, discount: float = 1.0) -> Imbalance:
     mean, low, high = float(x.mean()), float(x.min()), float(x.max())
     span = high - low
     above = np.maximum(x - mean, 0) if span > 0 else np.zeros_like(x)
-    counts, edges = np.histogram(x, BINS, (low, high if span > 0 else low + 1))
+    wide = low + span / BINS > low  # a bin is more than a rounding error
+    counts, edges = np.histogram(x, BINS, (low, high if wide else low + max(1.0, abs(low))))
     return Imbalance(
         of="return" if episodes else "reward",
         kind=dataset.meta.kind,

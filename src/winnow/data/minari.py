@@ -5,7 +5,6 @@ Weights lie in `infos/weight`, one for each step and, as Minari's infos have it,
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,10 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data.columns import Found, Progress, carried
+from winnow.data.limits import Budget, few_columns
 from winnow.errors import BadInput
+from winnow.files import is_file_name, parse_json
 
 METADATA = "metadata.json"
 FIELDS = {"observations": "observation_space", "actions": "action_space"}
+DEEPEST = 8
+"""Groups inside each other, where a dataset does not say its spaces."""
 LATE = 256
 """Episodes between two calls of `progress`."""
 
@@ -49,7 +52,10 @@ def is_minari(where: str, path: Path) -> bool:
 
 def _folder(where: str, path: Path) -> Path | None:
     if where.startswith("minari:"):
-        path = minari_root() / where.removeprefix("minari:")
+        identity = where.removeprefix("minari:")
+        if not all(is_file_name(part) for part in identity.split("/")):
+            raise BadInput(f"{where[:200]!r}: is not a Minari id; give one like minari:hopper/mixed-v0")
+        path = minari_root() / identity
     return next((folder for folder in (path / "data", path) if (folder / METADATA).is_file()), None)
 
 
@@ -62,10 +68,17 @@ def minari_metadata(where: str) -> Path:
     return folder / METADATA
 
 
+def _read_metadata(file: Path) -> dict[str, Any]:
+    metadata = parse_json(file.read_bytes())
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{METADATA} holds no description")
+    return metadata
+
+
 def open_minari(where: str, path: Path, progress: Progress) -> Found:
     """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
     file = minari_metadata(where if where.startswith("minari:") else str(path))
-    folder, metadata = file.parent, json.loads(file.read_text(encoding="utf-8"))
+    folder, metadata = file.parent, _read_metadata(file)
     spaces = {field: _space(metadata.get(name)) for field, name in FIELDS.items()}
     own = carried(metadata.get("winnow"), where)
     if metadata.get("data_format", "hdf5") == "hdf5":
@@ -96,7 +109,7 @@ def open_minari(where: str, path: Path, progress: Progress) -> Found:
 def minari_weights(where: str) -> np.ndarray:
     """[rows] the weights in `infos/weight`, in the order of `open_minari`'s rows."""
     file = minari_metadata(where)
-    metadata = json.loads(file.read_text(encoding="utf-8"))
+    metadata = _read_metadata(file)
     hdf5 = metadata.get("data_format", "hdf5") == "hdf5"
     each = (_hdf5_weights if hdf5 else _arrow_weights)(where, file.parent)
     parts = []
@@ -113,7 +126,7 @@ def minari_weights(where: str) -> np.ndarray:
 def _hdf5_weights(where: str, folder: Path) -> Iterator[tuple[int, tuple[np.ndarray, int]]]:
     import h5py
 
-    reader = _Reader(where, np.float64)
+    reader = _Reader(where, Budget(where, folder / "main_data.hdf5"), np.float64)
     with h5py.File(folder / "main_data.hdf5", "r") as file:
         for number in _episode_ids(file, where):
             episode = reader.group(file.id, b"episode_%d" % number, number)
@@ -124,6 +137,7 @@ def _hdf5_weights(where: str, folder: Path) -> Iterator[tuple[int, tuple[np.ndar
 def _arrow_weights(where: str, folder: Path) -> Iterator[tuple[int, tuple[np.ndarray, int]]]:
     from minari.dataset.minari_storage import MinariStorage
 
+    _check_arrow(where, folder)
     storage = MinariStorage.read(folder)
     for number, episode in enumerate(storage.get_episodes(range(storage.total_episodes))):
         if "weight" not in (episode["infos"] or {}):
@@ -148,6 +162,7 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
     """
     import h5py
 
+    budget = Budget(where, folder / "main_data.hdf5")
     with h5py.File(folder / "main_data.hdf5", "r") as file:
         ids = _episode_ids(file, where)
         first = hard_linked(file, f"episode_{ids[0]}", where)
@@ -157,19 +172,18 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
         }
         parts = [(tuple(part.encode() for part in leaf.path), into) for f in fields.values() for leaf, into in f]
         labels: dict[str, list[Any]] = {"seed": []} | ({"source": [], "step": [], "origin": []} if own else {})
-        reader = _Reader(where)
+        reader = _Reader(where, budget)
         for done, number in enumerate(ids):
             if done % LATE == 0:
                 progress(done, len(ids))
             episode = reader.group(file.id, b"episode_%d" % number, number)
             for path, into in parts:
                 into.append(reader.array(episode, path, number))
-            labels["seed"].append(reader.seed(episode))
+            labels["seed"].append(reader.integer(episode, b"seed", -1))
             if own:
-                attributes = h5py.Group(episode).attrs
-                labels["source"].append(str(attributes.get("source", "data")))
-                labels["step"].append(int(attributes.get("offset", 0)))
-                labels["origin"].append(int(attributes.get("origin", number)))
+                labels["source"].append(reader.integer(episode, b"source_index", -1))
+                labels["step"].append(reader.integer(episode, b"offset", 0))
+                labels["origin"].append(reader.integer(episode, b"origin", number))
     progress(len(ids), len(ids))
     return Recording(ids, fields, {name: np.array(values) for name, values in labels.items()})
 
@@ -177,14 +191,14 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
 class _Reader:
     """Reads small arrays quickly, numbers as one kind of float, and follows no link."""
 
-    def __init__(self, where: str, kind: type = np.float32) -> None:
+    def __init__(self, where: str, budget: Budget, kind: type = np.float32) -> None:
         import h5py
 
         low: Any = h5py
         h5a, h5d, h5t = low.h5a, low.h5d, low.h5t
-        self.where = where
+        self.where, self.budget, self.chunked = where, budget, h5d.CHUNKED
         self.open_group, self.open_array, self.hard, self.all = low.h5g.open, h5d.open, low.h5l.TYPE_HARD, low.h5s.ALL
-        self.open_attribute, self.has_attribute, self.integer = h5a.open, h5a.exists, h5t.INTEGER
+        self.open_attribute, self.has_attribute, self.whole = h5a.open, h5a.exists, h5t.INTEGER
         # No chunk cache: each array is read once, and making the cache takes longer than reading.
         self.access = low.h5p.create(low.h5p.DATASET_ACCESS)
         self.access.set_chunk_cache(1, 0, 1.0)
@@ -218,15 +232,19 @@ class _Reader:
         memory = self.memory.get(data.get_type().get_class())
         if memory is None:
             raise self._refusal(path[-1], number, f"holds {data.dtype}; it must hold numbers (encode images first)")
+        chunk = created.get_chunk() if created.get_layout() == self.chunked else None
+        self.budget.array(data.shape, memory[0].itemsize, path[-1].decode(), chunk)
         out = np.empty(data.shape, memory[0])
         data.read(self.all, self.all, out, memory[1])
         return out
 
-    def seed(self, episode: Any) -> int:
-        out = np.full((), -1, np.int64)
-        if self.has_attribute(episode, b"seed"):
-            attribute = self.open_attribute(episode, b"seed")
-            if attribute.shape == () and attribute.get_type().get_class() == self.integer:
+    def integer(self, episode: Any, name: bytes, usual: int) -> int:
+        """A whole number among the attributes. Words are not read: HDF5 keeps them in a heap, and a heap that was
+        tampered with can hold its library up for ever."""
+        out = np.full((), usual, np.int64)
+        if self.has_attribute(episode, name):
+            attribute = self.open_attribute(episode, name)
+            if attribute.shape == () and attribute.get_type().get_class() == self.whole:
                 attribute.read(out)
         return int(out)
 
@@ -243,12 +261,26 @@ def hard_linked(group: Any, name: str, where: str) -> Any:
     return group[name]
 
 
+def _check_arrow(where: str, folder: Path) -> None:
+    """Look at Arrow's files before they are used: arrays that do not fit together would end the whole process."""
+    from pyarrow import ipc, memory_map
+
+    for file in sorted(folder.glob("*/*.arrow")):
+        budget = Budget(where, file)
+        with memory_map(str(file)) as mapped, ipc.open_file(mapped) as reader:
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                batch.validate(full=True)
+                budget.take(batch.nbytes, file.name)
+
+
 def _read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progress) -> Recording:
     """Minari's Arrow and Parquet folders, through Minari itself."""
     from minari.dataset.minari_storage import MinariStorage
 
     if None in spaces.values():  # Minari would build the environment to learn its spaces
         raise BadInput(f"{where}: {METADATA} does not say its spaces; save it in Minari's hdf5 format")
+    _check_arrow(where, folder)
     storage = MinariStorage.read(folder)
     ids = list(range(storage.total_episodes))
     fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
@@ -296,14 +328,23 @@ def _leaves(space: Any, episode: Any, field: str, where: str) -> list[Leaf]:
             raise BadInput(f"{where}: {field} have the space {space}; winnow reads {reads}")
         return [leaf for inner_path, inner in inside for leaf in walk(inner, inner_path)]
 
-    def look(group: Any, path: tuple[str, ...]) -> list[Leaf]:
-        node = hard_linked(group, path[-1], where)
-        if not hasattr(node, "keys"):
-            return [Leaf(path)]
-        keys = sorted(node, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key))
-        return [leaf for key in keys for leaf in look(node, (*path, key))]
+    found: list[Leaf] = []
 
-    return look(episode, (field,)) if space is None else walk(space, (field,))
+    def look(group: Any, path: tuple[str, ...]) -> None:
+        node = hard_linked(group, path[-1], where)
+        few_columns(len(found), where)  # groups may hold each other, and so themselves
+        if not hasattr(node, "keys"):
+            found.append(Leaf(path))
+            return
+        if len(path) > DEEPEST:
+            raise BadInput(f"{where}: {field} lie in more than {DEEPEST} groups, one in the other; flatten them first")
+        for key in sorted(node, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key)):
+            look(node, (*path, key))
+
+    if space is not None:
+        return walk(space, (field,))
+    look(episode, (field,))
+    return found
 
 
 def _flatten(recording: Recording, field: str, steps: np.ndarray, where: str) -> np.ndarray:
@@ -333,6 +374,7 @@ def _numbers(array: np.ndarray, space: Any, name: str, where: str) -> list[np.nd
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
         choice = array.astype(np.int64) - np.ravel(space.start)
+        few_columns(int(min(counts.astype(float).sum(), 1e9)), f"{where}: {name}")
         if choice.shape[1] != len(counts) or ((choice < 0) | (choice >= counts)).any():
             raise BadInput(f"{where}: {name} lie outside their space {space}; correct the space or the data")
         return [(choice[:, [i]] == np.arange(count)).astype(np.float32) for i, count in enumerate(counts)]
@@ -354,5 +396,5 @@ def _action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _environment(metadata: dict[str, Any]) -> str | None:
     spec = metadata.get("env_spec")
-    spec = json.loads(spec) if isinstance(spec, str) else spec
+    spec = parse_json(spec) if isinstance(spec, str) else spec
     return spec.get("id") if isinstance(spec, dict) else None

@@ -26,6 +26,8 @@ LEVELS = ("random", "medium", "expert")
 SHARES = (1, 5, 10, 50)
 ROWS, SMALL_ROWS = 1_000_000, 50_000
 
+LONGEST = 100
+"""Letters of a name."""
 VERSION = "v2"
 """D4RL's version of the locomotion data that mixtures are made from."""
 
@@ -75,6 +77,8 @@ def parse(text: str) -> Name:
 
 
 def _parsed(text: str) -> Name | None:
+    if len(text) > LONGEST:  # and no number in it is beyond reason
+        return None
     if match := _POOL.fullmatch(text):
         environment, _, rows = match.groups()
         return Name(text, "pool", environment, (), "pool", pool_rows=int(rows or ROWS)) if rows != "0" else None

@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from winnow.data.dataset import Dataset, Episodes, check_alike, combine
 from winnow.errors import BadInput
 
+Shape = Literal["episodes", "segments"]
+MOST_PIECES = 20_000_000
+"""Episodes or segments of a mixture: of many more, the table alone would fill a machine's memory."""
 SEGMENT = (10, 49)
 """Least and greatest number of steps of a segment in a `diverse` set."""
 
@@ -27,16 +30,20 @@ class Recipe:
     """Part of the rows that comes from the good source, between 0 and 1."""
     rows: int = 1_000_000
     """Rows to reach. Episodes stay whole, so the set ends with the first episode that reaches it."""
-    shape: Literal["episodes", "segments"] = "episodes"
+    shape: Shape = "episodes"
     """episodes: whole ones (`mixed`); segments: pieces of 10 to 49 steps from anywhere in them (`diverse`)."""
     seed: int = 0
     """Another seed draws other episodes."""
 
     def check(self) -> None:
-        if not 0 <= self.share <= 1:
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 <= self.share <= 1:
             raise BadInput(f"share is {self.share}; it is a part of the rows between 0 and 1 (5 % is 0.05)")
-        if self.rows < 1:
-            raise BadInput(f"rows is {self.rows}; it must be at least 1")
+        for name, low in (("rows", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value < 2**31:  # rows are counted in 32 bits
+                raise BadInput(f"{name} is {str(value)[:30]}; it must be a whole number from {low} to 2³¹")
+        if self.shape not in get_args(Shape):
+            raise BadInput(f"shape is {self.shape!r}; it is one of {', '.join(get_args(Shape))}")
 
 
 def mixed(low: Dataset, high: Dataset, share: float, rows: int = 1_000_000, seed: int = 0, **labels: str) -> Dataset:
@@ -68,6 +75,10 @@ def build(
     good = round(recipe.share * recipe.rows)
     # A stream for each source, so that the draw from one does not move with the share or size of the other.
     streams = [np.random.default_rng([recipe.seed, number]) for number in range(2)]
+    for label, source, rows in ((low_label, low, recipe.rows - good), (high_label, high, good)):
+        mean = len(source) / len(source.episodes)
+        if rows / (mean if recipe.shape == "episodes" else min(mean, SEGMENT[1])) > MOST_PIECES:
+            raise BadInput(f"rows is {recipe.rows:,}: source {label!r} would be drawn more than {MOST_PIECES:,} times")
     draw = _whole if recipe.shape == "episodes" else _segments
     drawn = {
         low_label: draw(low, recipe.rows - good, streams[0]),
@@ -85,7 +96,9 @@ def build(
     span = (min(r[0] for r in ranges), max(r[1] for r in ranges))
     mixture = combine(drawn, name=title, return_range=span, notes=())
     order = np.random.default_rng([recipe.seed, 2]).permutation(len(mixture.episodes))
-    return mixture.select(order).describe(recipe=record)
+    made = mixture.select(order).describe(recipe=record)
+    made.meta.check("the mixture")
+    return made
 
 
 def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Dataset:
@@ -93,8 +106,9 @@ def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Datase
     try:
         recipe = Recipe(**{field.name: record[field.name] for field in dataclasses.fields(Recipe)})
         low, high = record["sources"]
-        labels = [low["label"], high["label"]]
+        labels = [str(low["label"]), str(high["label"])]
         prints = [low["fingerprint"], high["fingerprint"]]
+        name = str(record.get("name", ""))
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"recipe: lacks or garbles {error}; use one that winnow wrote") from error
     for label, fingerprint in zip(labels, prints, strict=True):
@@ -103,7 +117,7 @@ def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Datase
         if sources[label].fingerprint != fingerprint:
             raise BadInput(f"recipe: source {label!r} holds other rows than those it was made with; give the same file")
     pair = [sources[label] for label in labels]
-    return build(recipe, *pair, low_label=labels[0], high_label=labels[1], name=record.get("name", ""))
+    return build(recipe, *pair, low_label=labels[0], high_label=labels[1], name=name)
 
 
 def _whole(source: Dataset, rows: int, rng: np.random.Generator) -> Dataset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from winnow.data.dataset import Dataset
@@ -41,3 +43,17 @@ def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """(centre, half width) of the action bounds: the learner's action is (a − centre) / half."""
     low, high = np.asarray(dataset.meta.action_low, np.float32), np.asarray(dataset.meta.action_high, np.float32)
     return (low + high) / 2, (high - low) / 2
+
+
+class Scaling(NamedTuple):
+    """What brings rows to the scale that weighters read, whichever rows they are: numbers of one dataset."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    action_centre: np.ndarray
+    action_half: np.ndarray
+    unit: tuple[float, float]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Scaling:
+        return cls(*dataset.obs_moments, *action_transform(dataset), unit_transform(dataset))

@@ -5,11 +5,10 @@ No format is trusted: nothing is unpickled, no link leads out of the file, no en
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,23 +17,17 @@ import numpy as np
 from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
-from winnow.data.dataset import Dataset, Kind, Side
+from winnow.data.dataset import MOST_SOURCES, Dataset, Kind, Side
+from winnow.data.limits import Budget, few_columns
 from winnow.data.minari import METADATA, hard_linked, is_minari, open_minari
 from winnow.errors import BadInput
 
-DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    RuntimeError,
-    AssertionError,
-    MemoryError,
-    zlib.error,
-    zipfile.BadZipFile,
-)
-"""What the libraries behind the openers raise when a file is cut short or is not what it claims to be."""
+DAMAGE = Exception
+"""What the libraries behind the openers raise when a file is cut short or is not what it claims to be: anything."""
+
+
+ROWS_AT_ONCE = 1 << 16
+"""Rows of a table after which it is looked at how much they have become."""
 
 
 class Format(NamedTuple):
@@ -60,7 +53,7 @@ def open_dataset(
     """
     where, path = str(source), Path(source)
     ours = None
-    if not where.startswith("minari:") and not path.exists():
+    if not where.startswith("minari:") and not _exists(path):
         from winnow.data.catalogue import open_named  # it opens files with this function
         from winnow.data.names import is_name
 
@@ -82,21 +75,36 @@ def open_dataset(
     if chosen is None:
         known = ", ".join(["a winnow dataset", *(one.name for one in FORMATS)])
         raise BadInput(f"{where}: is not a kind of file that winnow reads; it reads {known}")
-    try:
+    with readable(where, chosen.name):
         found = chosen.open(where, path, progress or (lambda done, total: None))
-        dataset = _assemble(found, where, kind, max_steps, action_bounds)
+        dataset = assemble(found, where, kind, max_steps, action_bounds)
+    given = {key: value for key, value in (("name", name), ("environment", environment)) if value}
+    dataset = dataset.describe(**given)
+    dataset.meta.check(where)
+    again = where if where.startswith("minari:") else str(path.resolve())
+    plain = kind is None and max_steps is None and action_bounds is None
+    return dataclasses.replace(dataset, path=again if plain else None)
+
+
+def _exists(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # no system has a file of such a name
+        return path.exists()
+    return False
+
+
+@contextlib.contextmanager
+def readable(where: str, kind: str) -> Iterator[None]:
+    """Damage to a file that is read inside, in words."""
+    try:
+        yield
     except BadInput:
         raise
     except DAMAGE as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise BadInput(f"{where}: can't be read as {chosen.name} ({reason[0]}); copy or make it again") from error
-    given = {key: value for key, value in (("name", name), ("environment", environment)) if value}
-    again = where if where.startswith("minari:") else str(path.resolve())
-    plain = kind is None and max_steps is None and action_bounds is None
-    return dataclasses.replace(dataset.describe(**given), path=again if plain else None)
+        raise BadInput(f"{where}: can't be read as {kind} ({reason[0]}); copy or make it again") from error
 
 
-def _assemble(
+def assemble(
     found: Found, where: str, kind: Kind | None, max_steps: int | None, bounds: tuple[Side, Side] | None
 ) -> Dataset:
     """Columns into a checked dataset."""
@@ -175,7 +183,9 @@ def _labels(values: Any, known: Sequence[str], where: str) -> tuple[tuple[str, .
             row = int(np.argmax(outside))
             raise BadInput(f"{where}: source, row {row}: {values[row]} is none of its {len(known)} sources")
         return tuple(known), values
-    found, code = np.unique(values.astype(str), return_inverse=True)
+    found, code = np.unique(values, return_inverse=True)
+    if len(found) > MOST_SOURCES:
+        raise BadInput(f"{where}: source has {len(found):,} different labels; there may be {MOST_SOURCES:,}")
     labels = tuple(dict.fromkeys([*known, *map(str, found)]))
     return labels, np.array([labels.index(str(label)) for label in found], np.int32)[code]
 
@@ -191,21 +201,23 @@ def _open_hdf5(where: str, path: Path, progress: Progress) -> Found:
     """Flat arrays at the top of the file; groups (`infos`, `metadata`) are left alone."""
     import h5py
 
+    budget = Budget(where, path)
     with h5py.File(path, "r") as file:
         names = list(file)
         if names and all(re.fullmatch(r"episode_\d+", name) for name in names):
             if (path.parent / METADATA).exists():
                 return open_minari(where, path.parent, progress)
             raise BadInput(f"{where}: is the inside of a Minari dataset; give the folder that holds it and {METADATA}")
-        own = carried(file.attrs.get("winnow"), where)
-        columns = gather(names, lambda name: _hdf5_array(file, name, where), where)
-        if own is not None:
-            infos = hard_linked(file, "infos", where)
-            columns |= gather(list(infos), lambda name: _hdf5_array(infos, name, where), where, True)
+        infos = hard_linked(file, "infos", where) if "infos" in names else ()
+        ours = isinstance(infos, h5py.Group) and "winnow" in list(infos)
+        own = carried(_hdf5_array(infos, "winnow", where, budget).tobytes(), where) if ours else None
+        columns = gather(names, lambda name: _hdf5_array(file, name, where, budget), where)
+        if ours:
+            columns |= gather(list(infos), lambda name: _hdf5_array(infos, name, where, budget), where, True)
     return Found(columns, names, path.stem, own=own)
 
 
-def _hdf5_array(group: Any, name: str, where: str) -> np.ndarray:
+def _hdf5_array(group: Any, name: str, where: str, budget: Budget) -> np.ndarray:
     import h5py
 
     array = hard_linked(group, name, where)
@@ -215,6 +227,7 @@ def _hdf5_array(group: Any, name: str, where: str) -> np.ndarray:
         raise BadInput(f"{where}: {name} is kept in another file; winnow reads one file only: copy the data into it")
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{where}: {name} holds {array.dtype}; it must hold numbers, the same count in each row")
+    budget.array(array.shape, array.dtype.itemsize, name, array.chunks)
     return array[()]
 
 
@@ -226,11 +239,12 @@ def _is_npz(where: str, path: Path) -> bool:
 
 
 def _open_npz(where: str, path: Path, progress: Progress) -> Found:
+    budget = Budget(where, path)
     with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        names = [name for name in file.files if name != "winnow"]
-        own = carried(str(file["winnow"]) if "winnow" in file.files else None, where)
 
         def read(name: str) -> np.ndarray:
+            inside = file.zip.NameToInfo
+            budget.take(max(inside[one].file_size for one in (name, f"{name}.npy") if one in inside), name)
             try:
                 return file[name]
             except ValueError as error:
@@ -238,6 +252,8 @@ def _open_npz(where: str, path: Path, progress: Progress) -> Found:
                     raise BadInput(f"{where}: {name} holds Python objects; save it as an array of numbers") from error
                 raise
 
+        names = [name for name in file.files if name != "winnow"]
+        own = carried(str(read("winnow")) if "winnow" in file.files else None, where)
         columns = gather(names, read, where, own is not None)
     return Found(columns, names, path.stem, own=own)
 
@@ -247,14 +263,25 @@ def _is_parquet(where: str, path: Path) -> bool:
 
 
 def _open_parquet(where: str, path: Path, progress: Progress) -> Found:
-    from pyarrow.parquet import ParquetFile
+    from pyarrow import chunked_array, types
+    from pyarrow.parquet import ParquetFile, read_schema
 
-    with ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        own = carried((file.schema_arrow.metadata or {}).get(b"winnow"), where)
-        columns = gather(
-            names, lambda name: _arrow_array(file.read(columns=[name])[name], name, where), where, own is not None
-        )
+    budget, schema = Budget(where, path), read_schema(path)
+    names = schema.names
+    few_columns(len(names), where)
+    # Words stay in their dictionary: a long one may be meant millions of times.
+    words = [field.name for field in schema if types.is_string(field.type) or types.is_binary(field.type)]
+    with ParquetFile(path, read_dictionary=words) as file:
+        own = carried((schema.metadata or {}).get(b"winnow"), where)
+
+        def read(name: str) -> np.ndarray:
+            parts = []
+            for part in file.iter_batches(ROWS_AT_ONCE, columns=[name]):
+                budget.take(part.nbytes, name)
+                parts.append(part.column(0))
+            return arrow_array(chunked_array(parts), name, where) if parts else np.zeros(0)
+
+        columns = gather(names, read, where, own is not None)
     return Found(columns, names, path.stem, own=own)
 
 
@@ -266,12 +293,14 @@ def _open_csv(where: str, path: Path, progress: Progress) -> Found:
     from pyarrow import csv
 
     tab = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+    with path.open("rb") as file:
+        few_columns(file.readline(1 << 20).count(tab.delimiter.encode()) + 1, where)
     table = csv.read_csv(path, parse_options=tab)
     names = table.schema.names
-    return Found(gather(names, lambda name: _arrow_array(table[name], name, where), where), names, path.stem)
+    return Found(gather(names, lambda name: arrow_array(table[name], name, where), where), names, path.stem)
 
 
-def _arrow_array(column: Any, name: str, where: str) -> np.ndarray:
+def arrow_array(column: Any, name: str, where: str) -> np.ndarray:
     """A column of numbers, or of lists that are all equally long, as an array."""
     from pyarrow import types
 
@@ -280,7 +309,8 @@ def _arrow_array(column: Any, name: str, where: str) -> np.ndarray:
         row = column.is_null().index(True).as_py()
         raise BadInput(f"{where}: {name}, row {row}: is empty; fill it in or remove the row")
     if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        labels = column.dictionary.to_numpy(zero_copy_only=False)
+        return labels[column.indices.to_numpy()]
     if not (types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)):
         return column.to_numpy(zero_copy_only=False)
     fixed = types.is_fixed_size_list(column.type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import struct
 from pathlib import Path
 
@@ -11,14 +11,21 @@ import numpy as np
 
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.errors import BadInput
-from winnow.files import write_tensors
+from winnow.files import parse_json, write_tensors
 
 FORMAT = "winnow-dataset-1"
-DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
+LONGEST_HEADER = 10_000_000
+"""Bytes; a description of a dataset is a few thousand long."""
+DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
+KINDS = {"rows.terminal": "BOOL", "episodes.arena": "I32", "episodes.source": "I32", "episodes.terminated": "BOOL"} | {
+    f"episodes.{name}": "I64" for name in ("slot", "length", "seed", "origin", "offset")
+}
+"""The type of each array; the rest of the rows is F32."""
 
 
 def save(dataset: Dataset, path: str | Path) -> None:
     """Write the dataset's rows (and no others) to one file."""
+    dataset.meta.check(str(path))
     flat = dataset.compact()
     arena, table = flat.arenas[0], flat.episodes
     tensors = {f"rows.{f.name}": np.ascontiguousarray(getattr(arena, f.name)) for f in dataclasses.fields(arena)}
@@ -44,13 +51,11 @@ def load(path: str | Path) -> Dataset:
         raise BadInput(f"{path}: is not a winnow dataset; use `winnow data import {path} --out FILE` first")
     size = path.stat().st_size
     try:
-        tensors = {name: _map(path, entry, begin, size) for name, entry in header.items()}
+        tensors = {name: _map(path, name, entry, begin, size) for name, entry in header.items()}
         arena = Arena(**{f.name: tensors[f"rows.{f.name}"] for f in dataclasses.fields(Arena)})
         table = Episodes(**{f.name: np.asarray(tensors[f"episodes.{f.name}"]) for f in dataclasses.fields(Episodes)})
         meta = Meta.from_json(described[FORMAT])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, BadInput):
-            raise
+    except (KeyError, TypeError, ValueError, MemoryError) as error:
         raise BadInput(f"{path}: is damaged ({error}); make it again from its source") from error
     dataset = Dataset((arena,), table, meta, str(path.resolve()))
     _check(dataset, path)
@@ -59,13 +64,15 @@ def load(path: str | Path) -> Dataset:
 
 def _header(path: Path) -> tuple[dict, int]:
     try:
+        if path.exists() and not path.is_file():  # a pipe would have to be waited for
+            raise BadInput(f"{path}: is no file; give a dataset that winnow wrote")
         with path.open("rb") as file:
             size = path.stat().st_size
             prefix = file.read(8)
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
-            if length > min(size - 8, 100_000_000):
+            if length > min(size - 8, LONGEST_HEADER):
                 raise BadInput(f"{path}: is cut short or is not a safetensors file; copy or make it again")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
     except ValueError as error:
@@ -77,12 +84,18 @@ def _header(path: Path) -> tuple[dict, int]:
     return header, 8 + length
 
 
-def _map(path: Path, entry: dict, begin: int, size: int) -> np.ndarray:
+def _map(path: Path, name: str, entry: dict, begin: int, size: int) -> np.ndarray:
     low, high = entry["data_offsets"]
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    if entry["dtype"] != KINDS.get(name, "F32"):
+        raise ValueError(f"{name} is of type {entry['dtype']}")
+    if len(shape) != (2 if name in ("rows.obs", "rows.action") else 1) or not all(
+        isinstance(number, int) and not isinstance(number, bool) for number in (low, high, *shape)
+    ):
+        raise ValueError(f"{name} has no shape that it could have")
     if not 0 <= low <= high or begin + high > size:
-        raise BadInput(f"{path}: is cut short; copy or make it again")
-    if dtype.itemsize * int(np.prod(shape)) != high - low:
+        raise ValueError("it is cut short")
+    if min(shape) < 0 or dtype.itemsize * math.prod(shape) != high - low:
         raise ValueError("a tensor's shape and size differ")
     if high == low:
         return np.zeros(shape, dtype)
@@ -98,7 +111,16 @@ def _check(dataset: Dataset, path: Path) -> None:
         raise BadInput(f"{path}: is damaged (columns of different lengths); make it again from its source")
     if len({len(column) for column in table.columns.values()}) != 1 or (table.length < 1).any():
         raise BadInput(f"{path}: is damaged (episode table); make it again from its source")
-    inside = (table.slot >= 0) & (table.slot + table.length < arena.slots) & (table.arena == 0)
+    if len(dataset.meta.action_low) != dataset.action_dim or dataset.obs_dim == 0:
+        raise BadInput(f"{path}: is damaged (its bounds are not those of its actions); make it again from its source")
+    for column in (arena.terminal, table.terminated):
+        if (column.view(np.uint8) > 1).any():
+            raise BadInput(f"{path}: is damaged (a flag is neither 0 nor 1); make it again from its source")
+    # Every episode has slots of its own: a few rows can't be claimed over and over.
+    inside = (table.slot >= 0) & (table.length < arena.slots) & (table.slot < arena.slots) & (table.arena == 0)
+    inside &= table.slot + np.where(inside, table.length, 0) < arena.slots
+    if inside.all() and table.length.sum() + len(table) > arena.slots:
+        raise BadInput(f"{path}: is damaged (its episodes hold more rows than there are); make it again")
     if not inside.all() or (table.source < 0).any() or (table.source >= len(dataset.meta.sources)).any():
         raise BadInput(f"{path}: is damaged (episode {int(np.argmin(inside))} lies outside it); make it again")
     for field in ("obs", "action", "reward"):

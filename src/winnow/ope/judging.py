@@ -101,7 +101,10 @@ def load(places: Sequence[Path], dataset: str | None = None) -> tuple[list[Train
             continue
         source = dataset or (said.get("dataset") or {}).get("path")
         if source and source not in opened:
-            opened[source] = open_dataset(source)
+            try:
+                opened[source] = open_dataset(source)
+            except BadInput as error:
+                raise BadInput(f"{file}: its dataset can't be opened: {error}; give it with --dataset") from error
         found.append(Trained.load(file, opened.get(source) if source else None))
     if not found:
         raise BadInput(f"there is no policy to judge: {'; '.join(failed)}")

@@ -5,14 +5,15 @@ All of it is on held-out rows, with intervals from resampling their episodes ins
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.scaling import action_transform, unit_transform
+from winnow.data.scaling import Scaling
+from winnow.pack import read, weigh
 from winnow.training import Trained
 from winnow.types import Batch
 from winnow.weighters.diagnostics import diagnose
@@ -52,16 +53,13 @@ def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | No
     the weighter's state has a number for each training row.
     """
     run = one.run
-    shapes = [
-        jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(lambda key, s=spec: run.weighter.init(key, s), _KEY))
-        for spec in (run.spec, run.spec._replace(rows=run.spec.rows + 1))
-    ]
-    if shapes[0] != shapes[1]:
+    if not run.weighs_any_row:
         return None
-    batch = held_batch(run.dataset, held, seed)
+    start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
+    batch = read(held.rows(), start, Scaling.of(run.dataset), row=np.arange(len(held)))
     score = np.concatenate(
         [
-            np.asarray(_log_weight(run.weighter, one.weighter_state, _rows(batch, low)), np.float64)
+            np.asarray(weigh(run.weighter, one.weighter_state, _rows(batch, low)), np.float64)
             for low in range(0, len(held), BLOCK)
         ]
     )
@@ -72,35 +70,8 @@ def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | No
     return Weighted(reward, episodes, flow)
 
 
-_KEY = jax.random.key(0)
-
-
-@jax.jit
-def _log_weight(weighter: Any, state: Any, batch: Batch) -> Any:
-    return weighter.log_weight(state, batch)
-
-
 def _rows(batch: Batch, low: int) -> Batch:
     return jax.tree.map(lambda column: column[low : low + BLOCK] if np.ndim(column) else column, batch)
-
-
-def held_batch(train: Dataset, held: Dataset, seed: int) -> Batch:
-    """Held-out rows as a weighter reads them: scaled by the training data."""
-    rows, (mean, std), (centre, half) = held.rows(), train.obs_moments, action_transform(train)
-    scale, shift = unit_transform(train)
-    start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
-    columns = {
-        "obs": (rows.obs - mean) / std,
-        "action": (rows.action - centre) / half,
-        "reward": rows.reward,
-        "next_obs": (rows.next_obs - mean) / std,
-        "terminal": rows.terminal,
-        "unit_reward": scale * rows.reward + shift,
-        "start_obs": (start - mean) / std,
-    }
-    arrays: dict[str, Any] = {name: np.asarray(column, np.float32) for name, column in columns.items()}
-    arrays |= {"row": np.arange(len(held)), "step": np.zeros((), int), "progress": np.zeros((), np.float32)}
-    return Batch(**arrays)
 
 
 def own_return(held: Dataset, discount: float, seed: int) -> Interval | None:

@@ -23,7 +23,7 @@ from winnow import checkpoint
 from winnow.data.dataset import Dataset
 from winnow.data.holdout import join, split
 from winnow.errors import BadInput
-from winnow.files import write_text
+from winnow.files import claim, write_text
 from winnow.methods import make_algorithm, record, resized
 from winnow.ope import fqe, judging, odds
 from winnow.ope.candidates import GRID, Candidate
@@ -184,17 +184,9 @@ class _Search:
             ],
             "tuning": dataclasses.asdict(self.tuning),
         }
-        path, wanted = self.folder / "config.json", json.loads(json.dumps(asked))
-        if not path.exists():
-            write_text(path, json.dumps(wanted, indent=1) + "\n")
-            return
-        if not resume:
-            raise BadInput(f"{self.folder}: already holds a search; go on with it (--resume) or choose another --out")
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise BadInput(f"{path}: is damaged ({error}); choose another --out") from error
-        if held != wanted:
+        wanted = json.loads(json.dumps(asked))
+        held = claim(self.folder / "config.json", wanted, resume, "a search; go on with it")
+        if held not in (None, wanted):
             raise BadInput(f"{self.folder}: holds another search; give the same words again, or choose another --out")
 
     def go(self) -> Choice:

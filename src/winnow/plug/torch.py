@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -21,7 +22,7 @@ except ImportError as error:
     raise ImportError("winnow.plug.torch needs PyTorch installed: pip install 'winnow[torch]'") from error
 from torch import Tensor, nn
 
-from winnow import checkpoint
+from winnow import checkpoint, weight_table
 from winnow.errors import BadInput
 from winnow.plug import losses
 from winnow.plug.columns import Data, as_dataset, probabilities
@@ -160,7 +161,7 @@ class DensityWeights(nn.Module):
             rate = self.config.temperature_rate if name == "log_temperature" else self.config.learning_rate
             value.sub_(rate * (mu / first) / ((nu / second).sqrt() + EPSILON))
             if name == "log_temperature":  # projected onto λ ≥ its floor, so that it can rise again
-                value.clamp_(min=float(np.log(self.config.least_temperature)))
+                value.clamp_(min=math.log(self.config.least_temperature))
 
     # ------------------------------------------------------------------------------------ to and from winnow
 
@@ -191,7 +192,8 @@ class DensityWeights(nn.Module):
 
         from winnow.types import Spec
 
-        held = {name: jnp.asarray(value.detach().cpu().numpy()) for name, value in self._places().items()}
+        # Copies: JAX may read PyTorch's own memory otherwise, which the next update writes to.
+        held = {name: jnp.asarray(value.detach().cpu().numpy().copy()) for name, value in self._places().items()}
         spec = Spec(self.scaling.obs_dim, self.scaling.action_dim, 0)
         like = jax.eval_shape(lambda key: self.config.init(key, spec), jax.random.key(0))
         names = checkpoint.flatten(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like))
@@ -221,12 +223,9 @@ class DensityWeights(nn.Module):
     def write(self, path: str | Path, data: Data, sampler: str | Sampler = "uniform") -> None:
         """The weight of every row as the table (.parquet or .npy) that `winnow weights` writes and
         `winnow train --weighter fixed --weighter.path` reads."""
-        from winnow.commands.weights import write
-
-        if Path(path).suffix not in (".parquet", ".npy"):
-            raise BadInput(f"{path}: the table is written as .parquet or .npy; choose one of these endings")
+        weight_table.check_ending(Path(path))
         dataset = as_dataset(data)
-        write(Path(path), dataset, self.rows(dataset, sampler))
+        weight_table.write(Path(path), dataset, self.rows(dataset, sampler))
 
 
 def _configure(form: str, settings: dict[str, Any]) -> Density | Dual:

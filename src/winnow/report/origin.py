@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from winnow.evaluation import Evaluation
 from winnow.report.runs import Run, protocol
 from winnow.report.studies import matched
 
+MOST_RUNS = 1_000_000
+"""A command that might plan more than these is not tried."""
 MOST = 5
 """Commands for one way of training, at the most."""
 
@@ -123,6 +126,9 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
     parts = [*named, *words, *(part for name, value in options.items() if value for part in (f"--{name}", value))]
     parts += [part for sweep in sweeps for part in ("--sweep", sweep)]
     text = f"winnow bench run {shlex.join([*parts, '--out', str(folder)])}"
+    times = seeds * len(words or runs) * len(algorithms) * len(methods or runs)
+    if times * math.prod(map(len, swept.values())) > MOST_RUNS:
+        return Command(text, 0, [], len(runs))
     try:
         how = How(asked["steps"], asked["batch_size"], asked["chunk"], Evaluation(**played))
         if study:

@@ -28,6 +28,10 @@ WORDS = {
     "evaluation.curve": "{:,} rounds on the curve",
 }
 
+FAMILIES = ("algorithm", "sampler", "weighter")
+MOST_SEEDS, HIGHEST = 100_000, 1_000_000
+"""What no seed of a grid and no normalised score reaches."""
+
 ORDER = {method: number for number, method in enumerate(METHODS)}
 
 Points = tuple[tuple[int, float], ...]
@@ -88,7 +92,7 @@ def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
     for result in results.collect(folder, say, move=False):
         try:
             runs.append(_run(result))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             path = results.file_of(folder, result.id)
             say(f"{path}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
     if not runs:
@@ -100,8 +104,17 @@ def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
 def _run(result: Result) -> Run:
     config = result.config
     asked = flat({name: config[name] for name in PROTOCOL})
-    if wrong := [name for name in WORDS if not isinstance(asked[name], int)]:
+    if wrong := [name for name in WORDS if type(asked[name]) is not int]:
         raise ValueError(f"config.{wrong[0]} is no whole number")
+    if wrong := [name for name in FAMILIES if not isinstance(config[name], dict)]:
+        raise ValueError(f"config.{wrong[0]} holds no settings")
+    if wrong := [place for place in result.swept if place.partition(".")[0] not in FAMILIES]:
+        raise ValueError(f"swept.{wrong[0]} is no setting")
+    if not 0 <= int(config["seed"]) < MOST_SEEDS:
+        raise ValueError(f"config.seed is {config['seed']}")
+    heights = [result.score, *(one.get("score") for one in result.rounds)]
+    if any(abs(height) > HIGHEST for height in heights if height is not None):
+        raise ValueError(f"a score is beyond {HIGHEST:,}")
     text = str(config["dataset"]["name"])
     name = parse(text) if is_name(text) else None
     entry = Entry(name) if name else None

@@ -24,9 +24,7 @@ from winnow.methods import record
 from winnow.report import numbers
 from winnow.report.numbers import RESAMPLES, Line, Row, grouped
 from winnow.report.published import study_score
-from winnow.report.runs import Run, told_apart
-
-FAMILIES = ("algorithm", "sampler", "weighter")
+from winnow.report.runs import FAMILIES, Run, told_apart
 
 
 @dataclass(frozen=True)

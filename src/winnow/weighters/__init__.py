@@ -2,6 +2,7 @@
 
 A weighter has `init`, `update` and `log_weight` (`winnow.types.Weighter`). It may also have
 - `check(dataset)`: refuse a dataset it can't weigh, before anything is compiled;
+- `reads_frequency`: whether it reads `Batch.frequency`, which is None where no weighter does;
 - `stamp`: what changes when a file that `init` reads does;
 - `refreshes` and `refresh(state, fetch, episode) -> state`: called between chunks with the whole dataset, where
   `fetch(rows)` gives any rows as a batch and `episode` [rows] numbers the episode of each row.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin
@@ -15,6 +17,8 @@ class Decoupled:
     So the policy learns from rows as they are drawn, and values from rows as they lie in the dataset. The authors draw
     a second, uniform batch for values; this weighs the one batch instead. A row that is never drawn stays unseen.
     """
+
+    reads_frequency: ClassVar[bool] = True
 
     def init(self, key: Array, spec: Spec) -> tuple[()]:
         return ()

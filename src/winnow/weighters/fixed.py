@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.limits import Budget
 from winnow.data.minari import is_minari, minari_metadata, minari_weights
 from winnow.errors import BadInput
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
@@ -58,16 +59,17 @@ def read_weights(path: str) -> np.ndarray:
     try:
         if is_minari(path, Path(path)):
             weight = minari_weights(path)
+        elif not Path(path).is_file():  # a pipe would have to be waited for, an address fetched
+            raise FileNotFoundError("there is no such file")
         elif Path(path).suffix == ".parquet":
-            import pyarrow.parquet
-
-            weight = pyarrow.parquet.read_table(path, columns=["weight"])["weight"].to_numpy()
+            weight = _parquet_weights(Path(path))
         else:
-            weight = np.load(path, allow_pickle=False)
+            with Path(path).open("rb") as file:
+                weight = np.lib.format.read_array(file, allow_pickle=False)
             weight = weight["weight"] if weight.dtype.names else weight
     except BadInput:
         raise
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # the libraries raise anything for a damaged file
         raise BadInput(f"{path}: holds no weights that can be read ({error}); give a .npy or Parquet file") from error
     if weight.ndim != 1 or weight.dtype.kind not in "fiu":
         raise BadInput(f"{path}: has shape {list(weight.shape)} of {weight.dtype}; it must be one number a row")
@@ -78,3 +80,11 @@ def read_weights(path: str) -> np.ndarray:
     if not weight.any():
         raise BadInput(f"{path}: all weights are 0; nothing could be learnt")
     return weight.astype(np.float64)
+
+
+def _parquet_weights(path: Path) -> np.ndarray:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        Budget(str(path), path).take(8 * file.metadata.num_rows, "weight")
+        return file.read(columns=["weight"])["weight"].to_numpy()

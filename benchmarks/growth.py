@@ -1,0 +1,202 @@
+"""How the cost of training grows with runs, rows, observations and width; what methods and precisions cost.
+
+python benchmarks/growth.py [--json FILE] [--after FILE] [--limit 150] [--seconds 1.5] [--rows 1000000] [--toy]
+
+One point is one pack: it is compiled, then stepped for a while. What matters most comes first and every point is kept
+as soon as it is measured, so --limit may end it anywhere. A CPU has smaller points than an accelerator; for that, a few
+packs are compiled side by side (the first one alone) and then stepped one after another. The tables come last;
+`python results/speed/picture.py` draws the figure of what --json has kept. It needs neither tyro, gymnasium, minari nor
+pyarrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from accelerator import measure, ready
+from shapes import OBS, pack, table, walk
+
+from winnow.envs import cores_here
+from winnow.pack import Pack, Precision
+
+TOGETHER = 4
+"""Packs that are compiled side by side for an accelerator."""
+Kept = dict[str, Any]
+AXES = {"runs": "runs in a pack", "rows": "rows", "obs": "numbers in an observation", "width": "width of both layers"}
+
+
+class Point(NamedTuple):
+    """A pack. `rows` is a multiple of --rows; no `precision` is the one that winnow chooses."""
+
+    runs: int
+    algorithm: str = "iql"
+    method: str = "dw-aw"
+    rows: float = 1.0
+    obs: int = OBS
+    width: int = 256
+    precision: Precision | None = None
+
+
+def accelerator_plan() -> list[Point]:
+    return [
+        *(Point(runs) for runs in (256, 512, 128, 64, 32, 8, 1)),
+        Point(256, "td3bc"),
+        Point(256, method="dual-aw"),
+        Point(256, method="uniform"),
+        Point(64, "cql"),
+        *(Point(runs, precision=precision) for runs in (64, 32) for precision in ("default", "half")),
+        *(Point(64, rows=rows) for rows in (10, 0.1)),
+        *(Point(32, width=width) for width in (1024, 64, 512)),
+        *(Point(64, obs=obs) for obs in (111, 27, 17)),
+        *(Point(16, precision=precision) for precision in ("half", "default")),
+    ]
+
+
+def cpu_plan() -> list[Point]:
+    """Lanes of a pack go one by one on a CPU, as many at a time as there are cores."""
+    return [
+        *(Point(runs) for runs in (1, 2, 4, 8)),
+        *(Point(1, rows=rows) for rows in (10, 0.1)),
+        *(Point(1, width=width) for width in (64, 128, 512, 1024)),
+        *(Point(1, obs=obs) for obs in (17, 27, 111)),
+        Point(1, method="uniform"),
+        Point(1, method="dual-aw"),
+        Point(1, "td3bc"),
+        Point(1, "cql"),
+    ]
+
+
+def toy_plan() -> list[Point]:
+    """Every axis once, in seconds: whether the script works."""
+    small = Point(1, width=16)
+    return [
+        small,
+        small._replace(runs=2),
+        small._replace(rows=10),
+        small._replace(obs=17),
+        small._replace(width=32),
+        small._replace(algorithm="td3bc"),
+    ]
+
+
+def turn(point: Point, cpu: bool) -> int:
+    """Steps of one turn: enough to hide the call. Another number would be another program."""
+    if cpu:
+        return 5 if point.algorithm == "cql" or point.width > 256 else 20
+    return 100 if point.algorithm == "cql" or point.runs >= 256 else 300
+
+
+def groups(plan: list[Point], cpu: bool) -> Iterator[list[Point]]:
+    """Points that are made ready side by side: the first alone, so that its times are what a pack takes."""
+    yield plan[:1]
+    size = 1 if cpu else TOGETHER
+    for low in range(1, len(plan), size):
+        yield plan[low : low + size]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="keep every number in this file")
+    parser.add_argument("--after", type=Path, help="keep the points of this file and measure those it has not")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="begin no point after so many seconds")
+    parser.add_argument("--seconds", type=float, default=1.5, help="stepping of each point, at least")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--toy", action="store_true", help="tiny points: whether it works")
+    words = parser.parse_args()
+    began, cpu = time.perf_counter(), jax.default_backend() == "cpu"
+    plan = toy_plan() if words.toy else cpu_plan() if cpu else accelerator_plan()
+    found: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "points": []}
+    found |= {"cores": cores_here(), "load before": os.getloadavg()[0]}
+    if words.after:
+        found["points"] = json.loads(words.after.read_text(encoding="utf-8"))["points"]
+    print(found["device"], "jax", found["jax"], flush=True)
+    data = functools.lru_cache(4)(walk)
+
+    def rows(point: Point) -> int:
+        return round(words.rows * point.rows)
+
+    def begin(point: Point) -> tuple[Pack, dict[str, Any]]:
+        what = [data(rows(point), point.obs)], point.algorithm, point.method, point.runs
+        how = {"width": point.width, "precision": point.precision}
+        return ready(lambda: pack(*what, **how), turn(point, cpu))
+
+    plan = [point for point in plan if not measured(point, rows(point), found["points"])]
+    left = len(plan)
+    for group in groups(plan, cpu):
+        if time.perf_counter() - began > words.limit:
+            print(f"stopped after {words.limit:.0f} s; {left} points are left", flush=True)
+            break
+        left -= len(group)
+        group = [point for point in group if not measured(point, rows(point), found["points"])]
+        for point in group:
+            data(rows(point), point.obs)
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            packs = list(threads.map(begin, group))
+        for point in group:
+            packed, kept = packs.pop(0)
+            kept |= measure(packed, kept["turn"], words.seconds)
+            del packed
+            found["points"].append(point._asdict() | {"rows": rows(point), "chosen": point.precision is None} | kept)
+            print(line(time.perf_counter() - began, found["points"][-1]), flush=True)
+            if words.json:
+                words.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    tables(found["points"])
+
+
+def line(seconds: float, one: Kept) -> str:
+    what = f"{one['runs']} × {one['algorithm']} {one['method']}, {one['rows']:,} rows of {one['obs']}, 2×{one['width']}"
+    before = f"{one['set-up, s']:.1f} and {one['first turn, s']:.1f} s before"
+    return f"{seconds:5.0f} s: {what}, {one['precision']}: {one['run-steps/s']:,.0f} run-steps/s ({before})"
+
+
+# -------------------------------------------------------------------------------------------------- tables
+
+
+def measured(point: Point, rows: int, points: list[Kept]) -> bool:
+    """Whether a point is among these; one that gives its precision also if winnow chose the same."""
+    wanted = point._asdict() | {"rows": rows}
+    if point.precision is None:
+        wanted = {name: value for name, value in wanted.items() if name != "precision"} | {"chosen": True}
+    return any(wanted.items() <= one.items() for one in points)
+
+
+def along(points: list[Kept], axis: str) -> list[Kept]:
+    """IQL with DW along one axis, in its order: through the usual sizes, at the runs that other sizes have."""
+    plain = [one for one in points if one["chosen"] and (one["algorithm"], one["method"]) == ("iql", "dw-aw")]
+    if not plain:
+        return []
+    usual = plain[0] if axis == "runs" else next((one for one in plain if one[axis] != plain[0][axis]), plain[0])
+    fixed = [name for name in AXES if name != axis]
+    return sorted(([one for one in plain if all(one[n] == usual[n] for n in fixed)]), key=lambda one: one[axis])
+
+
+def tables(points: list[Kept]) -> None:
+    for axis, title in AXES.items():
+        line, unit = along(points, axis), "steps/s" if axis == "runs" else "run-steps/s"
+        heads = title, "run-steps/s", "time of a step of all runs" if axis == "runs" else "time of a run-step"
+        cells = [
+            (f"{one[axis]:,}", f"{one['run-steps/s']:,.0f}", f"{line[0][unit] / one[unit]:.2f} ×", one["precision"])
+            for one in line
+        ]
+        if len(line) > 1:
+            fixed = "" if axis == "runs" else f", {line[0]['runs']} runs"
+            table(f"iql dw-aw{fixed}", [(*heads, "precision"), *cells])
+    usual = [one for one in points if all(one[name] == points[0][name] for name in AXES if name != "runs")]
+    cells = [
+        (f"{one['algorithm']} {one['method']}", str(one["runs"]), f"{one['run-steps/s']:,.0f}", one["precision"])
+        for one in sorted(usual, key=lambda one: (one["algorithm"], one["method"], one["runs"], one["precision"]))
+    ]
+    table("the usual sizes", [("", "runs", "run-steps/s", "precision"), *cells])
+
+
+if __name__ == "__main__":
+    main()
