@@ -2,8 +2,10 @@
 # make demo      the main job, from nothing to a page with a table and pictures (five minutes on two cores)
 # make test      ruff, pyright and all tests, against the installed package
 # make lint      ruff and pyright alone
+# make soak      faults by the dozen in every command and hostile files by the thousand, counted in results/trust (three quarters of an hour)
+# make docs      the docs site, in site/ (open site/index.html)
 # make bench     speed against peers and against the limit, as ratios
-.PHONY: install demo test lint format bench clean
+.PHONY: install demo test soak lint format docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,8 +44,15 @@ format: install
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+soak: install
+	$(BIN)/python tests/faults/soak.py --out results/trust/soak.json
+	$(BIN)/python tests/hostile/soak.py --minutes 10
+
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
 bench: install
 	$(BIN)/python benchmarks/cpu.py
 
 clean:
-	rm -rf $(VENV) demo dist build
+	rm -rf $(VENV) demo dist build site

@@ -1,0 +1,86 @@
+"""Data that is allowed and odd, and training on it: every run ends with numbers, or with a line that says why not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from winnow.checkpoint import read_record
+from winnow.cli import main
+from winnow.data import store
+from winnow.data.arrays import from_arrays
+from winnow.data.dataset import Dataset
+from winnow.methods import METHODS
+from winnow.training import Trained
+
+OBS, ACTION = 3, 2
+CHEAP = [name for name in METHODS if name != "odpr-a"]
+"""Methods that are not trained themselves before anything is drawn."""
+EXPLODING = "exploding"
+"""The one on which losses may overflow."""
+
+
+def columns(rows: int, length: int, terminal: bool = True) -> dict[str, Any]:
+    """Random walks, all of one length, that end in terminals or in timeouts."""
+    rng, end = np.random.default_rng(0), np.arange(rows) % length == length - 1
+    obs = rng.normal(size=(rows + 1, OBS))
+    return {
+        "observations": obs[:-1],
+        "actions": rng.uniform(-1, 1, (rows, ACTION)),
+        "rewards": rng.random(rows),
+        "terminals": end & terminal,
+        "timeouts": end & (not terminal),
+        "next_observations": obs[1:],
+        "action_bounds": ([-1.0] * ACTION, [1.0] * ACTION),
+    }
+
+
+def odd() -> dict[str, Dataset]:
+    usual, rows = columns(120, 20), 120
+    made = {
+        "constant-rewards": usual | {"rewards": np.full(rows, 0.5)},
+        "no-rewards": usual | {"rewards": np.zeros(rows)},
+        "one-episode": columns(60, 60),
+        "one-row": columns(1, 1),
+        "one-timed-out-row": columns(1, 1, terminal=False),
+        "still": usual | {"observations": np.ones((rows, OBS)), "next_observations": np.ones((rows, OBS))},
+        "one-step-episodes": columns(100_000, 1),
+        "all-timed-out": columns(rows, 20, terminal=False),
+        "all-terminal": columns(rows, 1),
+        EXPLODING: usual | {"rewards": np.linspace(-1e30, 1e30, rows)},
+    }
+    return {name: from_arrays(**given, name=name) for name, given in made.items()}
+
+
+def save(folder: Path) -> list[Path]:
+    files = {folder / f"{name}.safetensors": data for name, data in odd().items()}
+    for path, data in files.items():
+        store.save(data, path)
+    return list(files)
+
+
+def train(files: Sequence[Path], algorithm: str, methods: Sequence[str], out: Path) -> dict[str, int]:
+    """Train on all files with one command. How many runs have good numbers in their files, and how many failed."""
+    words = f"--algorithm {algorithm} --method {','.join(methods)} --seeds 1 --steps 40 --chunk 20 --batch-size 16"
+    small = ["--algorithm.hidden", "8"]
+    weighters = sorted({METHODS[name][1] for name in methods})
+    for weighter in (name for name in weighters if name != "none"):
+        small += [f"--weighter.{weighter}.hidden" if len(weighters) > 1 else "--weighter.hidden", "8"]
+    assert main(["train", *map(str, files), "--out", str(out), "--no-evaluate", *words.split(), *small]) == 0
+    count = {"trained": 0, "failed": 0}
+    for path, method in itertools.product(files, methods):
+        run = out / f"{path.stem}.{algorithm}.{method}.seed0.safetensors"
+        if read_record(run)["failure"]:
+            assert path.stem == EXPLODING, run
+            count["failed"] += 1
+            continue
+        assert all(np.isfinite(array).all() for array in load_file(run).values()), run
+        count["trained"] += 1
+        if method == methods[-1]:
+            assert np.isfinite(Trained.load(run).weights().weight).all(), run
+    return count

@@ -1,0 +1,545 @@
+"""Every kind of file that winnow reads: how a good one is made, how it is bent without breaking, and who reads it.
+
+A reader goes as far as winnow's own commands go: what it opens it also uses. It answers with the lines that were said
+on the way, and raises `BadInput` where the file is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from making import columns, dataset, source, write_hdf5
+from mutations import warped, written
+
+Said = list[str]
+
+
+class Kind(NamedTuple):
+    """A kind of file."""
+
+    make: Callable[[Path], list[Path]]
+    """Writes good files into a folder, with what has to lie beside them; answers which of them may be spoiled."""
+    read: Callable[[Path], Said]
+    warp: Callable[[bytes, random.Random], bytes] | None = None
+    """Bends what the file says, where bytes alone would not get past its form or its checksum."""
+    heavy: bool = False
+    """Whether its reader needs jax."""
+
+
+def as_json(raw: bytes, dice: random.Random) -> bytes:
+    return written(warped(json.loads(raw), dice), dice)
+
+
+def as_lines(raw: bytes, dice: random.Random) -> bytes:
+    lines = raw.splitlines()
+    place = dice.randrange(len(lines))
+    lines[place] = as_json(lines[place], dice)
+    return b"\n".join(lines) + b"\n"
+
+
+def as_header(raw: bytes, dice: random.Random) -> bytes:
+    """A safetensors file whose header, or the JSON inside its metadata, says something else."""
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + size])
+    told = header["__metadata__"]
+    inside = [name for name, text in told.items() if text.startswith("{")]
+    if inside and dice.random() < 0.7:
+        told[inside[0]] = as_json(told[inside[0]].encode(), dice).decode()
+        text = json.dumps(header).encode()
+    else:
+        text = written(warped(header, dice), dice)
+    return struct.pack("<Q", len(text)) + text + raw[8 + size :]
+
+
+# ------------------------------------------------------------------------------------------------------------- datasets
+
+
+def use(path: Path | str, **options: Any) -> Said:
+    """Open a dataset and look at everything in it, as `data import`, `inspect` and `train` do."""
+    from winnow.data.imbalance import imbalance, recommend, verdict
+    from winnow.data.sources import open_dataset
+
+    data = open_dataset(path, **options)
+    rows, table = data.rows(), data.episodes
+    assert len(data) >= 1
+    assert all(len(column) == len(data) for column in rows)
+    assert all(np.isfinite(column).all() for column in (rows.obs, rows.action, rows.reward, rows.next_obs))
+    assert rows.obs.dtype == rows.action.dtype == rows.reward.dtype == np.float32
+    assert rows.terminal.dtype == np.bool_
+    assert (data.source < len(data.meta.sources)).all()
+    assert (table.length >= 1).all()
+    measured = imbalance(data)
+    said = [verdict(measured), *recommend(measured), repr(data), data.fingerprint, *data.meta.sources, *data.meta.notes]
+    "\n".join([data.meta.name, data.meta.environment or "", *said]).encode()  # can be printed and written
+    data.meta.to_json()
+    return []
+
+
+def hdf5(folder: Path) -> list[Path]:
+    import h5py
+
+    from winnow.data.export import export
+
+    export(dataset(), folder / "exported.hdf5")
+    with h5py.File(folder / "packed.hdf5", "w") as file:
+        for name, column in columns((40, 20), (True, False)).items():
+            file.create_dataset(name, data=column, chunks=(16, *column.shape[1:]), compression="gzip", shuffle=True)
+    return [write_hdf5(folder / "plain.hdf5", columns()), folder / "exported.hdf5", folder / "packed.hdf5"]
+
+
+def replay(folder: Path) -> list[Path]:
+    """D4RL's replay files, which are mended before they are checked."""
+    return [write_hdf5(folder / "plain.hdf5", columns())]
+
+
+def use_replay(path: Path) -> Said:
+    from winnow.data import d4rl
+
+    d4rl.open_named("hopper-medium-replay-v2", path)
+    return []
+
+
+def npz(folder: Path) -> list[Path]:
+    from winnow.data.export import export
+
+    np.savez(folder / "plain.npz", **columns())
+    np.savez_compressed(folder / "packed.npz", **columns())
+    export(dataset(), folder / "exported.npz")
+    return [folder / f"{name}.npz" for name in ("plain", "packed", "exported")]
+
+
+def parquet(folder: Path) -> list[Path]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from winnow.data.export import export
+
+    table = {name: list(column) for name, column in columns().items()}
+    parquet.write_table(pa.table(table), folder / "plain.parquet", compression="none", use_dictionary=False)
+    parquet.write_table(pa.table(table), folder / "packed.parquet", compression="zstd")
+    export(dataset(), folder / "exported.parquet")
+    return [folder / f"{name}.parquet" for name in ("plain", "packed", "exported")]
+
+
+def use_shards(path: Path) -> Said:
+    """As a pass over more files than fit in memory does: a file that can't be opened gets a line."""
+    from winnow.data.shards import blocks, shards
+
+    good, said = shards(str(path.parent))
+    for shard in good:
+        if shard.path.name == path.name:
+            assert all(one.length >= 0 for one in blocks(shard, "episodes", 4))
+    return said
+
+
+def csv(folder: Path) -> list[Path]:
+    lines = [f"{i},{i / 2},{0.5},{i},{i == 1},{'ab'[i > 1]},{'night' if i > 1 else 'day'}" for i in range(5)]
+    (folder / "log.csv").write_text("\n".join(["obs_0,obs_1,action_0,reward,terminal,episode,source", *lines]) + "\n")
+    return [folder / "log.csv"]
+
+
+def stored(folder: Path) -> list[Path]:
+    from winnow.data import store
+    from winnow.data.recipes import mixed
+
+    store.save(dataset(), folder / "plain.safetensors")
+    store.save(mixed(source(0.1), source(1.0, seed=1), 0.1, 500), folder / "mixed.safetensors")
+    return [folder / "plain.safetensors", folder / "mixed.safetensors"]
+
+
+def split(folder: Path) -> list[Path]:
+    """A part to train on, which leads to the part that was held out."""
+    from winnow.data import holdout
+
+    holdout.write(*holdout.split(source(0.3)), folder / "train.safetensors", folder / "held-out.safetensors")
+    return [folder / "train.safetensors"]
+
+
+def use_split(path: Path) -> Said:
+    from winnow.data import holdout
+    from winnow.data.sources import open_dataset
+
+    holdout.held_out_of(open_dataset(path))
+    return []
+
+
+def minari(folder: Path, data_format: str = "hdf5") -> Path:
+    """A Minari dataset as Minari itself writes it; the folder that holds its files."""
+    import warnings
+
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import MinariStorage
+
+    place = folder / "data"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        storage = MinariStorage.new(
+            place,
+            observation_space=Box(-np.inf, np.inf, (3,), np.float64),
+            action_space=Box(-1, 1, (2,), np.float32),
+            data_format=data_format,
+        )
+        storage.update_metadata({"dataset_id": "toy/v0"})
+        rng = np.random.default_rng(0)
+        storage.update_episodes(
+            EpisodeBuffer(
+                seed=7,
+                observations=rng.normal(size=(length + 1, 3)),  # pyright: ignore[reportArgumentType]
+                actions=rng.uniform(-1, 1, (length, 2)).astype(np.float32),  # pyright: ignore[reportArgumentType]
+                rewards=rng.normal(size=length),  # pyright: ignore[reportArgumentType]
+                terminations=np.arange(length) == length - 1,  # pyright: ignore[reportArgumentType]
+                truncations=np.zeros(length, bool),  # pyright: ignore[reportArgumentType]
+                infos={"weight": np.ones(length + 1)} if data_format == "hdf5" else None,
+            )
+            for length in (3, 1, 4)
+        )
+    return place
+
+
+def minari_hdf5(folder: Path) -> list[Path]:
+    return [minari(folder) / "main_data.hdf5"]
+
+
+def minari_arrow(folder: Path) -> list[Path]:
+    return sorted(path for path in minari(folder, "arrow").glob("0/*") if path.suffix == ".arrow")
+
+
+def minari_metadata(folder: Path) -> list[Path]:
+    return [minari(folder) / "metadata.json"]
+
+
+def use_folder(path: Path) -> Said:
+    folder = next(parent for parent in path.parents if parent.name == "data")
+    use(folder)
+    return use_weights(folder) if path.suffix != ".arrow" else []
+
+
+def as_metadata(raw: bytes, dice: random.Random) -> bytes:
+    """What Minari says of a dataset, or of its spaces."""
+    told = json.loads(raw)
+    if dice.random() < 0.6:
+        name = dice.choice(("observation_space", "action_space"))
+        told[name] = as_json(told[name].encode(), dice).decode()
+        return json.dumps(told).encode()
+    return as_json(raw, dice)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    weight = np.linspace(0.5, 1.5, 8)
+    np.save(folder / "weight.npy", weight)
+    parquet.write_table(pa.table({"weight": weight}), folder / "weight.parquet")
+    return [folder / "weight.npy", folder / "weight.parquet"]
+
+
+def use_weights(path: Path) -> Said:
+    from winnow.weighters.fixed import read_weights
+
+    weight = read_weights(str(path))
+    assert weight.ndim == 1
+    assert np.isfinite(weight).all()
+    return []
+
+
+# ----------------------------------------------------------------------------------------------------- what was trained
+
+
+def runs(folder: Path) -> list[Path]:
+    """Finished runs as training writes them, without the training; and a folder's other files."""
+    import jax
+    from problems import quick_compiles, tiny
+
+    from winnow.algorithms import BC
+    from winnow.data import store
+    from winnow.data.sources import open_dataset
+    from winnow.methods import method
+    from winnow.pack import Run
+    from winnow.policy import Policy
+    from winnow.training import FORMAT, Trained, run_record
+    from winnow.weighters import Density
+
+    store.save(dataset(name="toy", environment="Pendulum-v1"), folder / "toy.dataset")
+    data, algorithm = open_dataset(folder / "toy.dataset"), tiny(BC)
+    files, told = [], []
+    for name, weighter in (("uniform", method("uniform")[1]), ("dw", tiny(Density))):
+        run = Run(data, algorithm, method("uniform")[0], weighter, 0, f"toy.bc.{name}.seed0")
+        with quick_compiles():
+            state, weights = (part.init(jax.random.key(0), run.spec) for part in (algorithm, weighter))
+        policy = Policy(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
+        files.append(folder / f"{run.name}.safetensors")
+        Trained(run, 10, None, policy, weights).save(files[-1])
+        told.append(run_record(run))
+    lines = [
+        {"run": run["name"], "step": step, "round": step // 5, "environment": "Pendulum-v1", "returns": [-1.5, 2.0]}
+        | {"lengths": [3, 4], "score": None}
+        for run in told
+        for step in (5, 10)
+    ]
+    (folder / "returns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "config.json").write_text(json.dumps({"format": FORMAT, "steps": 10, "runs": told}))
+    return files
+
+
+def use_run(path: Path) -> Said:
+    """As `evaluate`, `weights`, `export` and `ope` do."""
+    from winnow import evaluation
+    from winnow.ope import judging
+    from winnow.policy import Policy
+
+    found = evaluation.candidates(path)
+    assert len(found) == 1
+    policy = Policy.load(path)
+    assert policy(np.zeros((2, 3))).shape == (2, 2)
+    for one in judging.load([path])[0]:
+        one.weights()
+    return []
+
+
+def configs(folder: Path) -> list[Path]:
+    runs(folder)
+    return [folder / "config.json"]
+
+
+def use_config(path: Path) -> Said:
+    from winnow import evaluation
+    from winnow.files import claim
+
+    claim(path, {}, True, "runs")
+    for one in evaluation.candidates(path.parent):
+        assert one
+    return []
+
+
+def returns(folder: Path) -> list[Path]:
+    runs(folder)
+    return [folder / "returns.jsonl"]
+
+
+def use_returns(path: Path) -> Said:
+    from winnow.evaluation import read_rounds, score_of
+    from winnow.logs import keep_lines
+
+    keep_lines(path, lambda line: line["step"] <= 10 and bool(line["run"]))
+    score_of(read_rounds(path))
+    return []
+
+
+def metrics(folder: Path) -> list[Path]:
+    lines = [{"run": "a", "step": step, "loss/q": 0.5, "weight/ess": 1.0} for step in (5, 10)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return [folder / "metrics.jsonl"]
+
+
+def use_metrics(path: Path) -> Said:
+    """As a resumed training and a finished run of a grid do."""
+    from winnow.bench.results import thinned
+    from winnow.logs import keep_lines, read_metrics
+
+    keep_lines(path, lambda line: line["step"] <= {"a": 10}.get(line["run"], -1))
+    lines = read_metrics(path)
+    thinned([line for line in lines if line["run"] == "a"])
+    return []
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    from winnow import checkpoint
+
+    checkpoint.save(folder / "pack-0.safetensors", _tree(), {"step": 10, "since": 5, "failures": {"a": "b"}})
+    return [folder / "pack-0.safetensors"]
+
+
+def _tree() -> dict[str, Any]:
+    return {"a": np.ones((2, 3), np.float32), "b": [np.arange(4, dtype=np.int32), np.zeros((), np.uint32)]}
+
+
+def use_checkpoint(path: Path) -> Said:
+    from winnow import checkpoint
+
+    said = checkpoint.read_record(path)
+    assert isinstance(said, dict)
+    held = checkpoint.load(path, _tree())
+    assert held["a"].dtype.kind == "f"
+    assert held["b"][0].shape == (4,)
+    return []
+
+
+def snapshots(folder: Path) -> list[Path]:
+    import jax
+    from problems import tiny
+
+    from winnow import actors
+    from winnow.algorithms import BC
+    from winnow.evaluation import Snapshot
+    from winnow.methods import record
+    from winnow.types import Spec
+
+    algorithm, spec = tiny(BC), Spec(3, 2, 8)
+    state = actors.pruned(algorithm, spec, algorithm.init(jax.random.key(0), spec))
+    one = actors.Actors(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
+    both = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, np.float32)] * 2), one)
+    told = {"seed": 0, "environment": "Pendulum-v1", "algorithm": record(algorithm), "plays": True}
+    path = folder / "policies" / "pack-0-000000010.safetensors"
+    Snapshot(10, 1, 0, spec, [{"name": name} | told for name in "ab"], both).save(path)
+    return [path]
+
+
+def use_snapshot(path: Path) -> Said:
+    from winnow import evaluation
+
+    found = list(evaluation.Snapshot.load(path).candidates())
+    assert all(one.actors.shift.shape == (1, 3) for one in found)
+    return []
+
+
+# ---------------------------------------------------------------------------------------------- recipes, results, locks
+
+
+def recipes(folder: Path) -> list[Path]:
+    from winnow.data import store
+    from winnow.data.recipes import mixed
+    from winnow.data.sources import open_dataset
+
+    store.save(source(0.1), folder / "low.safetensors")
+    store.save(source(1.0, seed=1), folder / "high.safetensors")
+    made = mixed(open_dataset(folder / "low.safetensors"), open_dataset(folder / "high.safetensors"), 0.1, 500)
+    (folder / "mixed.recipe.json").write_text(json.dumps(made.meta.recipe))
+    return [folder / "mixed.recipe.json"]
+
+
+def use_recipe(path: Path) -> Said:
+    """As `data mix --recipe` does."""
+    from winnow.commands import data
+
+    data.mix(out=path.with_name("out.safetensors"), recipe=path)
+    return []
+
+
+def result_files(folder: Path) -> list[Path]:
+    from grids import planned, result
+
+    made = [
+        result(run).save(folder) for run in planned(["hopper-random-expert-5%"], methods=("uniform", "dw-aw"), seeds=2)
+    ]
+    return made[:2]
+
+
+def use_result(path: Path) -> Said:
+    """As `report` does, with every table it writes; the figures of a page take too long for thousands of files."""
+    from winnow.report import numbers, origin, published, studies, tables
+    from winnow.report.runs import read
+
+    said: Said = []
+    found = read(path.parent.parent, said.append)
+    told = [studies.told(one, found, 20) for one in studies.held(found)]
+    lines, rows = numbers.lines(found, 20), numbers.rows(found, 20)
+    texts = [
+        tables.scores(found, published.score),
+        tables.markdown(found, lines, rows, told),
+        tables.latex(found, lines, rows, told),
+    ]
+    origin.commands(found, path.parent, [one.study for one in told])
+    for of in (origin.versions, origin.settings, origin.odd_data, origin.typed):
+        texts.append(str(of(found)))
+    "".join(texts).encode()
+    return said
+
+
+def as_result(raw: bytes, dice: random.Random) -> bytes:
+    """A result that says something else and is whole all the same: its id and its sum are those of what it says."""
+    from winnow.bench.plan import canonical, digest
+
+    said = json.loads(raw)
+    said.pop("sha256")
+    said = warped(said, dice)
+    try:
+        said["id"] = digest(said["config"])
+        text = canonical(said)
+    except (TypeError, KeyError, ValueError):
+        return written(said, dice)
+    return canonical(said | {"sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
+
+
+def renamed(path: Path) -> Path:
+    """A result's file is named after its id."""
+    try:
+        name = json.loads(path.read_bytes())["id"]
+        return path.rename(path.with_name(f"{name}.json")) if isinstance(name, str) and name.isalnum() else path
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return path
+
+
+def locks(folder: Path) -> list[Path]:
+    (folder / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": 1.5}))
+    return [folder / "lock"]
+
+
+def use_lock(path: Path) -> Said:
+    """Taken as it is; and looked at by a process that finds it held, or has no such locks on its file system."""
+    from winnow.bench import locks
+
+    with path.open("rb") as file:
+        owner = locks._owner(file)
+        locks._runs(owner)
+        assert locks._words(owner)
+    with locks.locked(path):
+        pass
+    return []
+
+
+def begun(folder: Path) -> list[Path]:
+    from grids import planned
+
+    from winnow.bench.todo import _stamp
+
+    runs = {run.id: run.name for run in planned(["hopper-random-expert-5%"])}
+    path = folder / "work" / "ab" / "pack.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(_stamp() | {"runs": list(runs.items())}))
+    return [path]
+
+
+def use_begun(path: Path) -> Said:
+    from grids import planned
+
+    from winnow.bench.todo import tidy, todo
+
+    folder = path.parent.parent.parent
+    todo([planned(["hopper-random-expert-5%"])], folder, set())
+    tidy(folder, set())
+    return []
+
+
+KINDS: dict[str, Kind] = {
+    "HDF5, D4RL's layout": Kind(hdf5, use),
+    "HDF5, D4RL by name": Kind(replay, use_replay),
+    "HDF5, Minari": Kind(minari_hdf5, use_folder),
+    "Minari metadata": Kind(minari_metadata, use_folder, as_metadata),
+    "Arrow, Minari": Kind(minari_arrow, use_folder),
+    "npz": Kind(npz, use),
+    "Parquet": Kind(parquet, use),
+    "Parquet, in shards": Kind(parquet, use_shards),
+    "CSV": Kind(csv, use),
+    "winnow dataset": Kind(stored, use, as_header),
+    "split dataset": Kind(split, use_split, as_header),
+    "weights (npy, Parquet)": Kind(weight_files, use_weights),
+    "recipe": Kind(recipes, use_recipe, as_json),
+    "lock": Kind(locks, use_lock, as_json),
+    "metrics.jsonl": Kind(metrics, use_metrics, as_lines),
+    "finished run": Kind(runs, use_run, as_header, True),
+    "config.json": Kind(configs, use_config, as_json, True),
+    "returns.jsonl": Kind(returns, use_returns, as_lines, True),
+    "checkpoint": Kind(checkpoints, use_checkpoint, as_header, True),
+    "policies of a round": Kind(snapshots, use_snapshot, as_header, True),
+    "result": Kind(result_files, use_result, as_result, True),
+    "pack of a grid": Kind(begun, use_begun, as_json, True),
+}

@@ -1,0 +1,109 @@
+"""As many spoiled files of every kind as there is time for, and what became of them.
+
+    python tests/hostile/soak.py --minutes 10
+
+Prints a table and writes results/trust/hostile.json. Ends with 1 if there was a defect: its kind, seed and number are
+in the file, and `--kind KIND --seed SEED --number NUMBER` shows it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import json
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from corpus import KINDS  # noqa: E402
+from trying import MEMORY, SECONDS, Tally, answer, distinct, spoil, tried  # noqa: E402
+
+OUT = HERE.parents[1] / "results" / "trust" / "hostile.json"
+TURN = 30.0
+"""Seconds for a kind before it is the next one's turn."""
+
+
+def soak(kinds: list[str], minutes: float, seed: int) -> list[Tally]:
+    """Round after round over all kinds, each round with a seed of its own."""
+    end, totals = time.monotonic() + 60 * minutes, {kind: Tally(kind) for kind in kinds}
+    while time.monotonic() < end:
+        for number, kind in enumerate(kinds):
+            turn = min(TURN, (end - time.monotonic()) / (len(kinds) - number))
+            for one in tried([kind], seed, 1_000_000, turn) if turn > 0 else ():
+                totals[kind] += one
+        seed += 1
+    return list(totals.values())
+
+
+def table(tallies: list[Tally]) -> str:
+    heads = ("kind of file", "inputs tried", "refused cleanly", "read fine", "defects")
+    rows = [(one.kind, *(f"{n:,}" for n in (one.tried, one.refused, one.read, len(one.defects)))) for one in tallies]
+    sums = [
+        sum(n) for n in zip(*((one.tried, one.refused, one.read, len(one.defects)) for one in tallies), strict=True)
+    ]
+    rows.append(("all", *(f"{n:,}" for n in sums)))
+    width = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    lines = [[row[0].ljust(width[0]), *(text.rjust(size) for text, size in zip(row[1:], width[1:], strict=True))]
+             for row in [heads, *rows]]  # fmt: skip
+    return "\n".join("  ".join(line) for line in lines)
+
+
+def write(tallies: list[Tally], minutes: float, seed: int) -> None:
+    from winnow.files import write_text
+
+    libraries = ("h5py", "numpy", "pyarrow", "safetensors", "minari")
+    record = {
+        "command": f"python tests/hostile/soak.py --minutes {minutes:g} --seed {seed}",
+        "minutes": minutes,
+        "seconds_for_one_input": SECONDS,
+        "bytes_for_a_process": MEMORY,
+        "python": platform.python_version(),
+        "made_with": {name: importlib.metadata.version(name) for name in libraries},
+        "tried": sum(one.tried for one in tallies),
+        "defects": sum(len(one.defects) for one in tallies),
+        "kinds": [dataclasses.asdict(one) for one in tallies],
+    }
+    write_text(OUT, json.dumps(record, indent=1) + "\n")
+
+
+def again(kind: str, seed: int, number: int) -> None:
+    """One input once more, with its traceback."""
+    with tempfile.TemporaryDirectory() as folder:
+        good, work = Path(folder) / "good", Path(folder) / "work"
+        good.mkdir()
+        goods = [(path.relative_to(good), path.read_bytes()) for path in KINDS[kind].make(good)]
+        place, raw = spoil(kind, seed, number, goods)
+        shutil.copytree(good, work)
+        Path("hostile-input").write_bytes(raw)
+        print(f"{place}, written to hostile-input: {answer(kind, work / place, raw) or 'read fine'}")
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--minutes", type=float, default=10.0)
+    words.add_argument("--seed", type=int, default=100)
+    words.add_argument("--kind", choices=KINDS, help="this kind alone")
+    words.add_argument("--number", type=int, help="with --kind and --seed: this input alone")
+    asked = words.parse_args()
+    if asked.number is not None:
+        again(asked.kind, asked.seed, asked.number)
+        return 0
+    tallies = soak([asked.kind] if asked.kind else list(KINDS), asked.minutes, asked.seed)
+    print(table(tallies))
+    for one in tallies:
+        for what, count in distinct(one).most_common():
+            print(f"{one.kind}: {count} × {what}".encode("ascii", "backslashreplace").decode())
+    if not asked.kind:
+        write(tallies, asked.minutes, asked.seed)
+    return int(any(one.defects for one in tallies))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
