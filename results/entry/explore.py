@@ -1,0 +1,217 @@
+"""How the exact dual's weights get a policy to where the good data is: variants side by side, on a few sets.
+
+python results/entry/explore.py [OUT] [--steps 50000] [--seeds 2] [--rows 1000000] [--environments hopper walker2d]
+
+OUT gets a grid's folder (`winnow report` reads its results); what is kept of it is results/entry/explore.jsonl, and
+`--table` prints that again. Chosen before any of it was seen: hopper and walker2d with the expert, σ 5 %, mixed and
+diverse, IQL. What was worth keeping is a setting of `winnow.Dual`; the rest lives here alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winnow.bench import local, plan, suites
+from winnow.bench.plan import How, Kind
+from winnow.bench.settings import Setting
+from winnow.evaluation import Evaluation
+from winnow.methods import METHODS
+from winnow.nets import adam_init, adam_step, mlp_init, scalar
+from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
+from winnow.weighters import WEIGHTERS
+from winnow.weighters.diagnostics import diagnose
+from winnow.weighters.dual import Dual, DualState
+from winnow.weighters.marginal import marginal_fit
+
+
+@plugin
+class Trial:
+    """`winnow.Dual` with more ways to use its weights."""
+
+    budget: float = 2.0
+    temperature: float = 0.1
+    temperature_rate: float = 1e-2
+    """0 fixes λ at `temperature`."""
+    discount: float = 1.0
+    floor: float = 0.0
+    """Part of the policy's weight that is spread evenly over the batch."""
+    value_floor: float = 0.0
+    """The same where values are fitted."""
+    average: Literal["row", "trajectory"] = "row"
+    ratio: Literal["joint", "conditional"] = "joint"
+    """conditional: w(a|s) = w(s,a) / w(s)."""
+    learning_rate: float = 1e-3
+    hidden: tuple[int, ...] = (256, 256)
+
+    @property
+    def dual(self) -> Dual:
+        return Dual(
+            budget=self.budget,
+            temperature=self.temperature,
+            discount=self.discount,
+            average=self.average,
+            hidden=self.hidden,
+        )
+
+    @property
+    def refreshes(self) -> bool:
+        return self.average == "trajectory"
+
+    def init(self, key: Array, spec: Spec) -> DualState:
+        state = self.dual.init(key, spec)
+        params = dict(state.params)
+        if self.ratio == "conditional":
+            params["state"] = mlp_init(jax.random.fold_in(key, 1), (spec.obs_dim, *self.hidden, 1), last_scale=0.01)
+        return state._replace(params=params, optimiser=adam_init(params))
+
+    def update(self, state: DualState, batch: Batch, key: Array) -> tuple[DualState, Weights, Metrics]:
+        count = batch.reward.shape[0]
+
+        def loss(params: dict[str, Any]) -> tuple[Array, Array]:
+            heat = jnp.exp(params["log_temperature"])
+            score = self.dual._gain(params, batch) / heat
+            total = heat * (jax.nn.logsumexp(score) - jnp.log(count) + self.budget)
+            total += (1 - self.discount) * jnp.mean(scalar(params["nu"], batch.start_obs))
+            score = state.table[batch.row] if self.refreshes else score
+            if self.ratio == "conditional":
+                ratio = jax.lax.stop_gradient(count * jax.nn.softmax(score))
+                fit, marginal = marginal_fit(params["state"], batch.obs, ratio)
+                total, score = total + fit, score - marginal
+            return total, score
+
+        (total, score), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
+        rates = dict.fromkeys(state.params, self.learning_rate) | {"log_temperature": self.temperature_rate}
+        params, optimiser = adam_step(state.params, grads, state.optimiser, rates)
+        params["log_temperature"] = jnp.maximum(params["log_temperature"], jnp.log(0.02))
+        weight = jax.nn.softmax(jax.lax.stop_gradient(score))
+        policy, value = ((1 - part) * weight + part / count for part in (self.floor, self.value_floor))
+        metrics = {"weighter/loss": total, "weighter/temperature": jnp.exp(state.params["log_temperature"])}
+        return (
+            DualState(params, optimiser, state.table),
+            Weights(policy, policy, value),
+            metrics | diagnose(weight, batch),
+        )
+
+    def log_weight(self, state: DualState, batch: Batch) -> Array:
+        score = self.dual.log_weight(state, batch)
+        return score - scalar(state.params["state"], batch.obs) if self.ratio == "conditional" else score
+
+    def refresh(self, state: DualState, fetch: Any, episode: Array) -> DualState:
+        return self.dual.refresh(state, fetch, episode)
+
+
+KEPT = Path(__file__).parent / "explore.jsonl"
+JOINT = [
+    {"budget": 2},  # as `dual` is set
+    {"budget": 1},
+    {"budget": 0.5},
+    {"budget": 2, "discount": 0.99},
+    {"budget": 1, "discount": 0.99},
+    {"budget": 2, "floor": 0.3},
+    {"budget": 1, "floor": 0.3},
+    {"budget": 1, "discount": 0.99, "floor": 0.3},
+    {"budget": 1, "floor": 0.3, "value_floor": 1},
+    {"budget": 1, "discount": 0.99, "floor": 0.3, "value_floor": 1},
+    {"temperature": 0.2, "temperature_rate": 0},
+    {"temperature": 0.2, "temperature_rate": 0, "discount": 0.99},
+    {"temperature": 0.5, "temperature_rate": 0},
+]
+CONDITIONAL = [
+    {"budget": 2},
+    {"budget": 2, "discount": 0.99},
+    {"budget": 1, "discount": 0.99},
+    {"budget": 1, "discount": 0.99, "value_floor": 1},
+    {"temperature": 0.2, "temperature_rate": 0, "discount": 0.99},
+    {"temperature": 0.1, "temperature_rate": 0, "discount": 0.99},
+    {"temperature": 0.2, "temperature_rate": 0, "discount": 0.99, "value_floor": 1},
+]
+TRAJECTORY = [
+    {"budget": 2},
+    {"budget": 1},
+    {"budget": 1, "discount": 0.99},
+    {"budget": 1, "floor": 0.3},
+]
+VARIANTS: list[dict[str, Any]] = [*JOINT]
+VARIANTS += [one | {"ratio": "conditional"} for one in CONDITIONAL]
+VARIANTS += [one | {"average": "trajectory"} for one in TRAJECTORY]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?", default=Path("explore"))
+    parser.add_argument("--steps", type=int, default=50_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--environments", nargs="+", default=["hopper", "walker2d"])
+    parser.add_argument("--hidden", default="256x256")
+    parser.add_argument("--variants", type=int, default=len(VARIANTS), help="only so many")
+    parser.add_argument("--table", action="store_true", help="only print the table of what is kept")
+    words = parser.parse_args()
+    if words.table:
+        print("\n".join(table()))
+        return
+    WEIGHTERS["trial"] = Trial
+    METHODS.update({"trial-aw": ("aw", "trial"), "trial-uniform": ("uniform", "trial")})
+    how = How(
+        words.steps,
+        256,
+        min(10_000, words.steps),
+        Evaluation(episodes=words.episodes, rounds=2, spacing=min(10_000, words.steps // 2), curve=1),
+    )
+    every = suites.entries(["mixed", "diverse"], rows=words.rows)
+    entries = suites.chosen(every, words.environments, ["expert"], [5])
+    small = words.hidden != "256x256"
+    sizes = [Setting(family, "hidden", (words.hidden,)) for family in ("algorithm", "weighter") if small]
+    kinds = [
+        Kind("iql", f"trial-{drawn}", (*sizes, *(Setting("weighter", field, (str(v),)) for field, v in one.items())))
+        for one in VARIANTS[: words.variants]
+        for drawn in ("aw", "uniform")
+    ]
+    kinds += [Kind("iql", method, tuple(sizes[:1])) for method in ("uniform", "aw", "best-source")]
+    local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
+    keep(words.out)
+    print("\n".join(table()))
+
+
+def keep(folder: Path) -> None:
+    """The results of a grid without what can be told from the others, one line each."""
+    names = ("method", "swept", "score", "shares", "rounds")
+    lines = []
+    for path in sorted((folder / "results").glob("*.json")):
+        said = json.loads(path.read_text())
+        config = {name: said["config"][name] for name in ("seed", "steps", "batch_size", "chunk", "evaluation")}
+        line = {"dataset": said["config"]["dataset"]["name"]} | {name: said[name] for name in names} | config
+        lines.append(json.dumps(line | {"made_with": said["made_with"]}))
+    KEPT.write_text("\n".join(lines) + "\n")
+
+
+def table() -> list[str]:
+    """Mean scores of each variant on each set, best mean first; share of the weight on the expert in brackets."""
+    scores: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for said in map(json.loads, KEPT.read_text().splitlines()):
+        changes = " ".join(f"{k.split('.')[1]}={v}" for k, v in said["swept"].items() if not k.endswith("hidden"))
+        share = sum(part for label, part in said["shares"].items() if "expert" in label)
+        score = float("nan") if said["score"] is None else said["score"]
+        scores[f"{said['method']} {changes}"][said["dataset"]].append((score, share))
+    sets = sorted({data for found in scores.values() for data in found})
+    means = {kind: {data: np.mean(rounds, axis=0) for data, rounds in found.items()} for kind, found in scores.items()}
+    order = sorted(means, key=lambda kind: -np.nanmean([one[0] for one in means[kind].values()]))
+    lines = ["  mean | " + " ".join(f"{data.partition('@')[0].replace('random-', ''):>27}" for data in sets)]
+    for kind in order:
+        cells = [f"{means[kind][data][0]:.1f} ({means[kind][data][1]:.2f})" for data in sets]
+        total = np.nanmean([one[0] for one in means[kind].values()])
+        lines.append(f"{total:6.1f} | " + " ".join(f"{cell:>27}" for cell in cells) + f" | {kind}")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

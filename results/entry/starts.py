@@ -1,0 +1,81 @@
+"""Where the exact dual's weights go, and what is left for an episode's first steps: weighters alone, no policy.
+
+python results/entry/starts.py [--rows 300000] [--steps 10000] [--environment hopper]
+
+Adds to results/entry/starts.json what it does not hold yet. For every setting, on mixed and diverse sets with 5 and
+10 % of the expert:
+
+share    part of the weight that falls on the expert's rows
+entry    weight of the expert's first 20 steps, over the share that they have of the expert's rows: 1 is fair
+purity   part of the weight on first 20 steps (of episodes as they were played, whoever played them) that is the
+         expert's: what a policy that starts there learns from
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from winnow.algorithms import BC
+from winnow.data.sources import open_dataset
+from winnow.methods import make_sampler
+from winnow.pack import Run
+from winnow.training import train_runs
+from winnow.weighters import Dual
+
+FIRST = 20
+SETTINGS: dict[str, dict[str, object]] = {
+    "budget 1": {"budget": 1.0},
+    "budget 2": {"budget": 2.0},
+    "budget 3": {"budget": 3.0},
+    "λ 0.1": {"control": "temperature", "temperature": 0.1},
+    "λ 0.05": {"control": "temperature", "temperature": 0.05},
+    "λ 0.025": {"control": "temperature", "temperature": 0.025},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--environment", default="hopper")
+    words = parser.parse_args()
+    learner = BC(hidden=(8,))
+    out = Path(__file__).parent / "starts.json"
+    found: dict[str, dict[str, float]] = json.loads(out.read_text())["found"] if out.exists() else {}
+    for share in (10, 5):
+        for kind in ("diverse-", ""):
+            name = f"{words.environment}-random-expert-{kind}{share}%"
+            if any(label.startswith(f"{name} ") for label in found):
+                continue
+            data = open_dataset(f"{name}@{words.rows}")
+            runs = [
+                Run(data, learner, make_sampler(drawn), Dual(average="trajectory", hidden=(64, 64), **how), 0, label)  # pyright: ignore
+                for drawn in ("aw", "uniform")
+                for how_name, how in SETTINGS.items()
+                for label in [f"{drawn} {how_name}"]
+            ]
+            expert = data.source == data.meta.sources.index("expert")
+            first = data.step < FIRST
+            for one in train_runs(runs, steps=words.steps, chunk=2_000, progress=False):
+                weights = one.weights()
+                parts = {label: weights.share(rows) for label, rows in (("expert", expert), ("first", first))}
+                both = weights.share(expert & first)
+                said = {
+                    "share": parts["expert"],
+                    "entry": both / max(parts["expert"], 1e-9) / ((expert & first).sum() / expert.sum()),
+                    "purity": both / max(parts["first"], 1e-9),
+                    "ess": float(1 / np.mean(weights.weight**2)),
+                }
+                if "log_temperature" in one.weighter_state.params:
+                    said["temperature"] = float(np.exp(one.weighter_state.params["log_temperature"]))
+                found[f"{name} {one.run.name}"] = {key: round(float(value), 4) for key, value in said.items()}
+                print(f"{name} {one.run.name}", found[f"{name} {one.run.name}"], flush=True)
+            out.write_text(json.dumps({"rows": words.rows, "steps": words.steps, "found": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
