@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
-BLOCKS = re.findall(r"```(python|py|sh)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+from blocks import blocks, follow
+
 SHORTER = (
     (r"--steps 2000", "--steps 100"),
     (r"--seeds 2", "--seeds 1"),
@@ -24,27 +20,8 @@ SHORTER = (
 
 def test_the_tutorial_runs_from_a_table_to_a_policy_file(tmp_path):
     deploys = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
-    assert [kind for kind, _ in BLOCKS].count("sh") >= 7
-    script = "set -eu\n"
-    for number, (kind, block) in enumerate(BLOCKS):
-        if "onnx" in block and not deploys:
-            continue
-        for pattern, less in SHORTER:
-            block = re.sub(pattern, less, block)
-        if kind == "sh":
-            script += block
-        else:
-            (tmp_path / f"block{number}.py").write_text(block)
-            script += f"{sys.executable} block{number}.py\n"
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "winnow").write_text(f'#!/bin/sh\nexec {sys.executable} -m winnow.cli "$@"\n')
-    (tools / "winnow").chmod(0o755)
-    place = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "WINNOW_DATA": str(tmp_path / "data")}
-    done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, env=place, capture_output=True, text=True, timeout=540, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert [kind for kind, _ in blocks("tutorial.md")].count("sh") >= 7
+    said = follow("tutorial.md", tmp_path, SHORTER, lambda block: deploys or "onnx" not in block)
     worth = json.loads((tmp_path / "worth.json").read_text())
     assert worth[0]["held_out"]["name"] == "plant-held-out"
     assert worth[0]["held_out"]["seen_in_training"] is False
@@ -54,7 +31,7 @@ def test_the_tutorial_runs_from_a_table_to_a_policy_file(tmp_path):
     assert (tmp_path / "plant.html").stat().st_size > 10_000
     if not deploys:
         return
-    last = done.stdout.strip().splitlines()[-1]
+    last = said.strip().splitlines()[-1]
     action = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", last)]
     assert len(action) == 2
     assert all(-1 <= number <= 1 for number in action)

@@ -18,7 +18,6 @@ from winnow import toy
 from winnow.algorithms.bc import BC
 from winnow.cli import main as winnow
 from winnow.data import store
-from winnow.data.recipes import mixed
 from winnow.training import train
 from winnow.weighters.density import Density
 from winnow.weighters.dual import Dual
@@ -35,8 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
         file, page = folder / "dome.safetensors", folder / "page.html"
-        low, high = toy.make(toy.random, 60_000, 0, "random"), toy.make(toy.expert, 6_000, 1, "expert")
-        store.save(mixed(low, high, 0.05, 60_000, low_label="random", high_label="expert", name=NAME), file)
+        store.save(toy.imbalanced(60_000).describe(name=NAME), file)
         runs = []
         for method, weighter in (("dw-aw", Density(hidden=(64, 64))), ("dual-uniform", Dual(hidden=(64, 64)))):
             out = folder / method

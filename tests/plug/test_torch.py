@@ -115,6 +115,14 @@ def test_it_steps_as_winnows_own_weighter_does(case: str) -> None:
     assert int(mine.optimiser.moments.count) == 100
 
 
+def test_the_state_that_winnow_gets_stays_as_it_is() -> None:
+    weights, _, state = pair("dual")
+    before = [np.array(leaf) for leaf in jax.tree.leaves(state.params)]
+    weights.update(tensors(raw_batch(0)))
+    for old, leaf in zip(before, jax.tree.leaves(state.params), strict=True):
+        np.testing.assert_array_equal(old, leaf)
+
+
 def test_the_cases_differ_from_each_other() -> None:
     found = {}
     for case in CASES:

@@ -1,0 +1,31 @@
+"""What every command says of itself with `--help`, in one text for each."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import textwrap
+
+WIDTH = 84
+"""Columns of a terminal in which the help fits a page."""
+
+
+def helps(_: str) -> str:
+    from winnow.cli import COMMANDS, overview
+
+    parts = [f"```text\n{overview()}\n```"]
+    parts += [f"## winnow {name}\n\n```text\n{help_of(name)}\n```" for name in COMMANDS]
+    return "\n\n".join(parts)
+
+
+def help_of(name: str) -> str:
+    from winnow.cli import main
+
+    os.environ |= {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        main([*name.split(), "--help"])
+    lines = said.getvalue().strip().splitlines()
+    # The options come laid out for that width, the sentences above them do not.
+    return "\n".join(line.rstrip() if line[:1].isspace() else textwrap.fill(line, WIDTH) for line in lines)
