@@ -16,12 +16,12 @@ HEAVY = [kind for kind, about in KINDS.items() if about.heavy]
 
 @pytest.mark.parametrize("kinds", [LIGHT, HEAVY], ids=["data", "runs and results"])
 def test_a_spoiled_file_is_read_or_refused_and_nothing_else(kinds):
-    tallies = tried(kinds, seed=1, count=40)
+    tallies = tried(kinds, seed=1, count=25)
     assert [tally.kind for tally in tallies] == kinds
     for tally in tallies:
         assert not tally.defects, f"{tally.kind}: {distinct(tally)}"
-        assert tally.tried == 40
-    assert sum(tally.refused for tally in tallies) > 8 * len(kinds)
+        assert tally.tried == 25
+    assert sum(tally.refused for tally in tallies) > 5 * len(kinds)
 
 
 def test_inputs_are_the_same_every_time_and_differ_from_the_good_file():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import struct
 import subprocess
 import sys
@@ -213,6 +212,7 @@ BOMBS = [
 ]  # fmt: skip
 READ = """
 import json, resource, sys, time
+resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
 import h5py, pyarrow.parquet, pyarrow.csv
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
@@ -240,7 +240,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str, 
         text=True,
         timeout=120,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30)),
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -25,7 +25,7 @@ from winnow.errors import BadInput
 from winnow.files import parse_json
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-BRIEF = settings(max_examples=40, derandomize=True, database=None, suppress_health_check=SLOW)
+BRIEF = settings(max_examples=30, derandomize=True, database=None, suppress_health_check=SLOW)
 NAMES = st.sampled_from([*sum(ALIASES.values(), ()), "obs_0", "obs_1", "obs_7", "winnow", "seed", "infos", "x"])
 KINDS_OF_NUMBER = st.sampled_from(
     ["?", "i1", "u1", "<i4", ">i8", "<u8", "<f2", "<f4", ">f8", "<c8", "S3", "U2", "M8[s]"]
