@@ -4,8 +4,10 @@
 # make lint      ruff and pyright alone
 # make soak      faults by the dozen in every command and hostile files by the thousand, counted in results/trust (three quarters of an hour)
 # make docs      the docs site, in site/ (open site/index.html)
+# make lock      requirements/ci.txt anew, from what is installed
+# make lowest    a part of the tests with the lowest versions that are allowed
 # make bench     speed against peers and against the limit, as ratios
-.PHONY: install demo test soak lint format docs bench clean
+.PHONY: install demo test soak lint format docs lock lowest bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,6 +52,12 @@ soak: install
 
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
+lock: install
+	$(BIN)/python tools/lock.py d3rlpy dev onnx ray robotics tensorboard torch wandb
+
+lowest:
+	tools/lowest.sh
 
 bench: install
 	$(BIN)/python benchmarks/cpu.py
