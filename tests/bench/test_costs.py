@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import pytest
-from bench.grids import planned
+from bench.tiny import planned
 
 from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, table_bytes
 from winnow.bench.plan import How, Planned, grid
