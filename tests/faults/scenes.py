@@ -17,7 +17,7 @@ from typing import Any
 import grids
 import hopping
 import numpy as np
-from bench.grids import outcomes
+from bench.tiny import outcomes
 
 from winnow.checkpoint import read_record
 from winnow.data import store
