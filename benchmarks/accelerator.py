@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from shapes import BATCH, hopper_like, pack, stepper, table
 
 from winnow.bench.costs import pace
-from winnow.pack import Pack, update
+from winnow.pack import Pack
+from winnow.programs import update
 
 PLAN: tuple[tuple[str, str, int, int], ...] = (
     ("iql", "dw-aw", 256, 256),

@@ -26,7 +26,8 @@ from winnow.bench.costs import pace
 from winnow.bench.plan import How, Planned
 from winnow.bench.shelf import Shelf, make_ready
 from winnow.evaluation import Evaluation
-from winnow.pack import Pack, Run
+from winnow.pack import Pack
+from winnow.runs import Run
 
 GOAL = 0.85
 EVERY = 50_000

@@ -26,7 +26,8 @@ from accelerator import measure, ready
 from shapes import OBS, pack, table, walk
 
 from winnow.envs import cores_here
-from winnow.pack import Pack, Precision
+from winnow.pack import Pack
+from winnow.programs import Precision
 
 TOGETHER = 4
 """Packs that are compiled side by side for an accelerator."""

@@ -30,7 +30,7 @@ CHILD = """
 import json, sys, time
 from pathlib import Path
 from winnow.scoring import Scorer, score_all
-from winnow.training import Trained
+from winnow.trained import Trained
 
 run, few, many, out = map(Path, sys.argv[1:5])
 ray = sys.argv[5] == "ray"
@@ -55,7 +55,8 @@ def finished(path: Path, data: Dataset) -> None:
     import jax
 
     from winnow.policy import Policy
-    from winnow.training import Trained, plan
+    from winnow.trained import Trained
+    from winnow.training import plan
 
     run = plan(data, "bc", "dw-uniform")[0]
     learner, state = (part.init(jax.random.key(0), run.spec) for part in (run.algorithm, run.weighter))

@@ -9,7 +9,8 @@ import numpy as np
 from winnow.algorithms import BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
-from winnow.training import Run, plan
+from winnow.runs import Run
+from winnow.training import plan
 
 OPTIONS: dict[str, Any] = {"steps": 60, "chunk": 20, "batch_size": 16, "progress": False}
 

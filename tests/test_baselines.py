@@ -19,8 +19,10 @@ from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
 from winnow.errors import BadInput
+from winnow.layout import draw, lay_out
 from winnow.methods import METHODS, from_record, method, record
-from winnow.pack import Pack, Run, draw, lay_out
+from winnow.pack import Pack
+from winnow.runs import Run
 from winnow.samplers import AW, ODPRA, PF, SAMPLERS, ReD, Source, Uniform
 from winnow.types import Weights, expect
 from winnow.weighters import Decoupled, Dual, NoWeights

@@ -22,10 +22,13 @@ from winnow.algorithms import ALGORITHMS, BC
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, evaluate, score_of
 from winnow.logs import read_metrics
-from winnow.pack import Pack, Run, act
+from winnow.pack import Pack
+from winnow.programs import act
 from winnow.rounds import Rounds
+from winnow.runs import Run
 from winnow.samplers import Uniform
-from winnow.training import Trained, train_runs
+from winnow.trained import Trained
+from winnow.training import train_runs
 from winnow.weighters import NoWeights
 
 OFTEN = Evaluation(episodes=4, rounds=3, spacing=10, curve=2, processes=1)

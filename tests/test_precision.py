@@ -27,7 +27,9 @@ from winnow.nets import (
     with_copies,
     without_copies,
 )
-from winnow.pack import Pack, Run, best_precision
+from winnow.pack import Pack
+from winnow.programs import best_precision
+from winnow.runs import Run
 from winnow.samplers import Uniform
 from winnow.weighters import Density, NoWeights
 

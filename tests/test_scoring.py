@@ -25,7 +25,8 @@ from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.policy import Policy
 from winnow.scoring import Scorer, finished, score, score_all
-from winnow.training import Trained, plan
+from winnow.trained import Trained
+from winnow.training import plan
 from winnow.weighters import Density, Dual, Fixed, OptiDICE
 
 HIDDEN = (16, 16)
@@ -273,7 +274,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from winnow.scoring import Scorer, score_all
-from winnow.training import Trained
+from winnow.trained import Trained
 
 def peak():  # not ru_maxrss, which begins with the parent's
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -24,8 +24,10 @@ from winnow.data.recipes import mixed
 from winnow.errors import BadInput
 from winnow.logs import read_metrics
 from winnow.pack import Pack
+from winnow.runs import Run
 from winnow.samplers import AW, Uniform
-from winnow.training import Run, Trained, plan, train, train_runs
+from winnow.trained import Trained
+from winnow.training import plan, train, train_runs
 from winnow.weighters import Density, Dual, NoWeights
 
 TINY = (8, 8)

@@ -92,6 +92,21 @@ def test_a_search_picks_the_highest_value_of_those_that_stayed_and_can_be_taken_
     assert again.record() == choice.record()
 
 
+def test_a_search_that_was_stopped_between_rounds_leaves_the_same_bits(dome, tmp_path):
+    data, values, early = store.load(dome), tmp_path / "t" / "values.safetensors", []
+    candidates = [Candidate("uniform"), Candidate("pf")]
+
+    def stop(line):
+        if line.startswith("round 2"):
+            early.append(values.read_bytes())
+
+    tune.tune(data, tmp_path / "t", SMALL, candidates, progress=False, say=stop)
+    whole = values.read_bytes()
+    values.write_bytes(early[0])
+    tune.tune(data, tmp_path / "t", SMALL, candidates, resume=True, progress=False)
+    assert values.read_bytes() == whole != early[0]
+
+
 FAST = ["--algorithm", "bc", "--steps", "50", "--batch-size", "32", "--hidden", "8", "--fqe.steps", "50"]
 FAST += ["--fqe.fits", "2", "--fqe.hidden", "8", "--fqe.batch-size", "32"]
 

@@ -23,4 +23,4 @@ mv .lowest/lowest.txt requirements/lowest.txt
 .lowest/bin/uv pip install --quiet --python .lowest/bin/python -r requirements/lowest.txt
 .lowest/bin/uv pip install --quiet --python .lowest/bin/python --no-deps --reinstall .
 # shellcheck disable=SC2086
-exec .lowest/bin/python -m pytest ${*:-$part}
+exec .lowest/bin/python -m pytest -n 2 --dist loadfile ${*:-$part}

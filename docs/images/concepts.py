@@ -15,7 +15,7 @@ import numpy as np
 
 from winnow import PF, figures, open_dataset
 from winnow.data.dataset import Dataset
-from winnow.training import Trained
+from winnow.trained import Trained
 
 HERE = Path(__file__).parent
 DRAWN = 1500

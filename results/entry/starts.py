@@ -22,7 +22,7 @@ import numpy as np
 from winnow.algorithms import BC
 from winnow.data.sources import open_dataset
 from winnow.methods import make_sampler
-from winnow.pack import Run
+from winnow.runs import Run
 from winnow.training import train_runs
 from winnow.weighters import Dual
 

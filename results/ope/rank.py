@@ -36,7 +36,8 @@ from winnow.files import write_text
 from winnow.methods import make_algorithm, method, resized
 from winnow.ope import judging
 from winnow.ope.fqe import FQE
-from winnow.training import Trained, plan, train_runs
+from winnow.trained import Trained
+from winnow.training import plan, train_runs
 
 SETS = ("dome", *(f"{task}-random-expert-10%@100000" for task in ("hopper", "walker2d", "halfcheetah")))
 FRESH = ("hopper-random-medium-10%@100000", "walker2d-random-medium-10%@100000")

@@ -20,7 +20,8 @@ import numpy as np
 
 from winnow import fused, toy
 from winnow.methods import make_algorithm, method, resized
-from winnow.pack import Pack, act
+from winnow.pack import Pack
+from winnow.programs import act
 from winnow.training import plan
 
 PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000, 256)}

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from winnow.ope.fqe import FQE
     from winnow.ope.judging import judge
     from winnow.policy import Policy
+    from winnow.runs import Run
     from winnow.samplers import AW, PF, RW, Uniform
-    from winnow.training import Run, Trained, train, train_runs
+    from winnow.trained import Trained
+    from winnow.training import train, train_runs
     from winnow.types import Batch, Spec, Weights, expect, plugin
     from winnow.weighters import Density, Dual, Fixed, NoWeights, OptiDICE
 
@@ -45,8 +47,10 @@ _HOME = {
     "winnow.methods": ("method",),
     "winnow.ope.judging": ("judge",),
     "winnow.policy": ("Policy",),
+    "winnow.runs": ("Run",),
     "winnow.samplers": ("AW", "PF", "RW", "Uniform"),
-    "winnow.training": ("Run", "Trained", "train", "train_runs"),
+    "winnow.trained": ("Trained",),
+    "winnow.training": ("train", "train_runs"),
     "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),
     "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights", "OptiDICE"),
 }

@@ -20,7 +20,8 @@ from winnow import checkpoint
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.methods import from_record
-from winnow.pack import Pack, act
+from winnow.pack import Pack
+from winnow.programs import act
 from winnow.types import Algorithm, Array, Spec, State
 
 SCALING = ("shift", "scale", "action_centre", "action_half")

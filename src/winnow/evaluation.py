@@ -26,7 +26,7 @@ from winnow.types import Algorithm, Spec
 from winnow.workers import WorkerError
 
 if TYPE_CHECKING:
-    from winnow.training import Trained
+    from winnow.trained import Trained
 
 SNAPSHOT = "winnow-policies-1"
 

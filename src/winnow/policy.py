@@ -14,7 +14,7 @@ from winnow import checkpoint
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.methods import from_record
-from winnow.pack import act
+from winnow.programs import act
 from winnow.types import Algorithm, Spec, State
 
 

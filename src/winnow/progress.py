@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from winnow.pack import Pack
+if TYPE_CHECKING:
+    from winnow.pack import Pack
 
 LOOK = 0.5
 """Seconds of work between two looks at the clock, about."""

@@ -33,7 +33,8 @@ from winnow.files import sweep
 from winnow.games import Games
 from winnow.logs import keep_lines, read_metrics
 from winnow.methods import record
-from winnow.pack import Pack, Run
+from winnow.pack import Pack
+from winnow.runs import Run
 from winnow.workers import WorkerError
 
 IDLE = 20.0

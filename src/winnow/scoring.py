@@ -29,8 +29,9 @@ from winnow.data.shards import BLOCK, Shard, blocks, shards
 from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.files import replacing, sweep, write_text
-from winnow.pack import read, start_of, weigh
-from winnow.training import Trained
+from winnow.layout import read, start_of
+from winnow.programs import weigh
+from winnow.trained import Trained
 from winnow.types import State, Weighter
 
 Pair = tuple[Shard, Path]

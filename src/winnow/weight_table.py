@@ -12,7 +12,7 @@ from winnow.errors import BadInput
 from winnow.files import replacing
 
 if TYPE_CHECKING:
-    from winnow.training import RowWeights
+    from winnow.trained import RowWeights
 
 
 def check_ending(path: Path) -> None:

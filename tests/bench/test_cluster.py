@@ -29,8 +29,9 @@ cluster_utils = pytest.importorskip("ray.cluster_utils")
 cluster = importlib.import_module("winnow.bench.ray")
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:os.fork:RuntimeWarning"
-)  # a node that is added is a fork of this process
+    "ignore:os.fork:RuntimeWarning",  # a node that is added is a fork of this process
+    "ignore:unclosed file <_io.* name='/dev/null':ResourceWarning",  # Ray 2.55's own
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, table_bytes
 from winnow.bench.plan import How, Planned, grid
 from winnow.bench.shelf import Shelf, make_ready
 from winnow.bench.suites import entries
-from winnow.pack import Pack, Run
+from winnow.pack import Pack
+from winnow.runs import Run
 
 
 def size(tree: Any) -> int:

@@ -25,7 +25,8 @@ from winnow.bench.shelf import Shelf
 from winnow.bench.todo import begin, todo, work_of
 from winnow.cli import main
 from winnow.errors import BadInput
-from winnow.pack import Pack, Run
+from winnow.pack import Pack
+from winnow.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,38 @@ def test_the_words_reach_the_runs(runs):
     assert config["runs"][-1]["sampler"] == {"name": "aw", "temperature": 5.0}  # as for small datasets
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("--method aw", "--sampler.temperature"),
+        ("--method dw-aw,aw", "--sampler.temperature"),
+        ("--method uniform,aw", "--sampler.aw.temperature"),
+    ],
+)
+def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_given(
+    runs, tmp_path, capsys, words, flag
+):
+    asked = [
+        "train",
+        str(runs / "dome.st"),
+        "--algorithm",
+        "cql",
+        *words.split(),
+        "--steps",
+        "0",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(asked) == 2  # there is nothing to train
+    said = capsys.readouterr().out
+    assert said == (
+        "dome: has only 1,004 rows, so aw's temperature is 5 in place of 0.2, as published for small sets; "
+        f"{flag} sets it\n"
+    )
+    assert main([*asked, flag, "0.2"]) == 2
+    assert not capsys.readouterr().out
+
+
 def test_weights_writes_a_line_for_every_row_and_a_picture(runs, capsys):
     run = runs / "out" / "dome.td3bc.dual-aw.seed0.safetensors"
     assert main(["weights", str(run), "--figure", str(runs / "w.png")]) == 0

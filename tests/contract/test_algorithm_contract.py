@@ -28,7 +28,8 @@ from problems import (
 )
 
 from winnow.algorithms import ALGORITHMS, BC, TD3BC
-from winnow.pack import Pack, Run
+from winnow.pack import Pack
+from winnow.runs import Run
 from winnow.samplers import AW, Uniform
 from winnow.types import Batch, Weights
 from winnow.weighters import NoWeights

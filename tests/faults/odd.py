@@ -16,7 +16,7 @@ from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.methods import METHODS
-from winnow.training import Trained
+from winnow.trained import Trained
 
 OBS, ACTION = 3, 2
 CHEAP = [name for name in METHODS if name != "odpr-a"]

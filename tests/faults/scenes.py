@@ -100,6 +100,8 @@ def stage(base: Path) -> dict[str, Scene]:
     trains = f"{RUNS} --chunk {CHUNK} --evaluation.spacing {CHUNK} --evaluation.processes 1"
     grid = f"bench run {POOLS} --out . --algorithms bc --methods uniform,aw --steps 240 --sweep algorithm.hidden=8"
     hops = f"train {base}/hops.safetensors --out runs --resume --algorithm bc --method uniform --algorithm.hidden 8"
+    search = f"tune {base}/hops.safetensors --out search --resume --algorithm bc --candidates uniform pf --runs 4"
+    fits = "--fqe.steps 40 --fqe.fits 2 --fqe.hidden 8 --fqe.batch-size 16"
     scenes = [
         Scene("data import", f"data import {base}/recording.npz --max-steps 1000 --out mine", finals, nothing, quick),
         Scene("data make", f"data make {POOLS} --out made", finals, nothing, quick | {"WINNOW_DATA": "{out}"}),
@@ -110,6 +112,9 @@ def stage(base: Path) -> dict[str, Scene]:
             finals,
             nothing,
             quick,
+        ),
+        Scene(
+            "tune", f"{search} --steps {CHUNK} --batch-size 16 --hidden 8 {fits}", without_values, with_values, quick
         ),
         Scene("bench run", f"{grid} {trains}", results, nothing, quick),
         Scene(
@@ -139,8 +144,20 @@ def finals(out: Path) -> dict[str, bytes]:
 
 def grown(out: Path) -> dict[str, Any]:
     """The lines of metrics and returns; those of several packs come in any order."""
-    names = ("metrics.jsonl", "returns.jsonl")
-    return {name: sorted(map(json.dumps, read_metrics(out / "runs" / name))) for name in names}
+    found = [path for path in out.rglob("*.jsonl") if path.name in ("metrics.jsonl", "returns.jsonl")]
+    return {str(path.relative_to(out)): sorted(map(json.dumps, read_metrics(path))) for path in found}
+
+
+VALUES = "search/values.safetensors"
+"""What candidates are worth: written again with every round of a search."""
+
+
+def without_values(out: Path) -> dict[str, bytes]:
+    return {name: held for name, held in finals(out).items() if name != VALUES}
+
+
+def with_values(out: Path) -> dict[str, Any]:
+    return grown(out) | {VALUES: (out / VALUES).read_bytes()}
 
 
 def results(out: Path) -> dict[str, Any]:

@@ -46,12 +46,13 @@ KILLS = {
     "data make": 8,
     "train": 12,
     "evaluate": 6,
+    "tune": 8,
     "bench run": 10,
     "report": 6,
     "bench run on ray": 6,
 }
 DEATHS = {"data make": 4, "train": 4, "evaluate": 4, "bench run": 4}
-FULL = {"data import": 3, "data make": 3, "train": 4, "bench run": 4, "report": 3}
+FULL = {"data import": 3, "data make": 3, "train": 4, "tune": 3, "bench run": 4, "report": 3}
 WEIGHED = ["aw", "dw-aw", "dual-aw", "optidice-w"]
 """Methods with each of the weighters that there are."""
 ALONE, BOTH, CHILD = list[Target](["command"]), list[Target](["command", "family"]), list[Target](["child"])
@@ -84,8 +85,8 @@ class Line:
 
 
 class Soak:
-    def __init__(self, place: Path, seed: int, times: int) -> None:
-        self.place, self.seed, self.times = place, seed, times
+    def __init__(self, place: Path, seed: int, times: int, only: str | None) -> None:
+        self.place, self.seed, self.times, self.only = place, seed, times, only
         self.company = Company(place / "stage")
         self.lines: list[Line] = []
         self.number = 0
@@ -95,17 +96,17 @@ class Soak:
         return self.place / f"{self.number:04d}"
 
     def go(self) -> None:
-        for name, count in KILLS.items():
+        for name, count in self.asked(KILLS).items():
             if name.endswith("ray"):
                 with self.clustered(name):
                     self.strikes(name, "kill -9", ALONE * count * self.times)
             else:
                 self.strikes(name, "kill -9", BOTH * (count * self.times // 2))
-        for name, count in DEATHS.items():
+        for name, count in self.asked(DEATHS).items():
             self.strikes(name, "child killed", CHILD * count * self.times)
-        names = list(self.company.scenes)
+        names = [name for name in self.company.scenes if self.only in (None, name)]
         if disks.can_mount():
-            for name, count in FULL.items():
+            for name, count in self.asked(FULL).items():
                 self.full_disks(name, count * self.times)
             for name in names:
                 self.one(name, "read-only folder", self.read_only)
@@ -115,7 +116,7 @@ class Soak:
                 self.one(name, "clock jumps", lambda name: self.jumps(name, clock))
         for name in names:
             self.one(name, "two at once", self.two)
-        for algorithm in ALGORITHMS:
+        for algorithm in ALGORITHMS if self.only is None else ():
             methods = odd.CHEAP if algorithm == "bc" else WEIGHED
             self.one(f"train ({algorithm})", "odd data", lambda _, a=algorithm, m=methods: self.odd_data(a, m))
 
@@ -215,6 +216,9 @@ class Soak:
             self.company.scenes.pop(name, None)
             cluster.shutdown()
 
+    def asked(self, counts: dict[str, int]) -> dict[str, int]:
+        return {name: count for name, count in counts.items() if self.only in (None, name)}
+
     def line(self, name: str, fault: str) -> Line:
         self.lines.append(Line(name, fault))
         return self.lines[-1]
@@ -229,7 +233,8 @@ class Soak:
 
     def record(self, seconds: float) -> dict[str, Any]:
         return {
-            "command": f"python tests/faults/soak.py --seed {self.seed} --times {self.times}",
+            "command": f"python tests/faults/soak.py --seed {self.seed} --times {self.times}"
+            + (f" --only '{self.only}'" if self.only else ""),
             "made_with": {"winnow": __version__, "jax": jax.__version__, "python": platform.python_version()},
             "cores": os.cpu_count(),
             "seconds": round(seconds),
@@ -254,11 +259,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="other seeds have other moments")
     parser.add_argument("--times", type=int, default=1, help="so many times as many faults")
+    parser.add_argument("--only", choices=KILLS, help="faults in this command alone")
     parser.add_argument("--out", type=Path, help="a file for the counts")
     asked = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="winnow-soak-", ignore_cleanup_errors=True) as place:
-        soak = Soak(Path(place), asked.seed, asked.times)
+        soak = Soak(Path(place), asked.seed, asked.times, asked.only)
         print("command            fault             injected  again  redone  orphans  broken", flush=True)
         soak.go()
     told = soak.record(time.monotonic() - began)

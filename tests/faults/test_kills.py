@@ -15,6 +15,7 @@ BLOWS: dict[str, tuple[Target, ...]] = {
     "data make": ("family", "command", "child"),
     "train": ("family", "child"),
     "evaluate": ("command",),
+    "tune": ("command", "command"),
     "report": ("command",),
 }
 

@@ -17,19 +17,19 @@ from pathlib import Path
 
 import hopping
 import pytest
-from faults.scenes import Scene
 
-from winnow.bench import locks
-from winnow.bench.locks import alone, is_held, locked
+import winnow
+from winnow import locks
 from winnow.cli import main
 from winnow.data import store
+from winnow.errors import BadInput
 from winnow.files import write_text
+from winnow.locks import alone, is_held, locked
 
 
 @contextlib.contextmanager
-def holding(scene: Scene, out: Path, lock: Path) -> Iterator[int]:
-    """The scene's process, stopped where it holds its lock; it goes on, or is gone, when the block ends."""
-    child = scene.begin(out)
+def holding(child: subprocess.Popen[str], lock: Path) -> Iterator[int]:
+    """A process that was begun, stopped where it holds its lock; it goes on, or is gone, when the block ends."""
     with child:
         until = time.monotonic() + 60
         while not (lock.exists() and lock.read_text()):
@@ -49,7 +49,7 @@ def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_take
 ):
     scene, out = company.scene("train"), tmp_path / "out"
     lock = out / "runs" / "lock"
-    with holding(scene, out, lock) as first:
+    with holding(scene.begin(out), lock) as first:
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
         second = scene.begin(out)
         said = second.communicate(timeout=120)[1]
@@ -64,9 +64,35 @@ def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_take
     assert not lock.read_text()
 
 
+TRAINS = """
+import sys, hopping, winnow
+data = hopping.dataset(environment=None)
+winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=sys.argv[1], **hopping.OPTIONS)
+"""
+
+
+def test_python_keeps_others_out_of_its_folder_as_the_command_does(tmp_path):
+    out = tmp_path / "runs"
+    data = hopping.dataset(environment=None)
+    script = [sys.executable, "-c", TRAINS, str(out)]
+    child = subprocess.Popen(
+        script, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE, text=True
+    )
+    with holding(child, out / "lock") as first:
+        before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+        with pytest.raises(BadInput, match=f"{out}: process {first} on"):
+            winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **hopping.OPTIONS)
+        assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+        os.kill(first, signal.SIGKILL)
+    assert (out / "lock").read_text(), "the dead leave their name"
+    (trained,) = winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **hopping.OPTIONS)
+    assert trained.steps == hopping.OPTIONS["steps"]
+    assert not (out / "lock").read_text()
+
+
 def test_pools_are_made_by_one_process_at_a_time(company, tmp_path):
     scene, out = company.scene("data make"), tmp_path / "out"
-    with holding(scene, out, out / "making.lock") as first:
+    with holding(scene.begin(out), out / "making.lock") as first:
         second = scene.begin(out)
         assert second.stderr
         assert f"waiting: {out}: process {first} on" in second.stderr.readline()

@@ -263,9 +263,10 @@ def runs(folder: Path) -> list[Path]:
     from winnow.data import store
     from winnow.data.sources import open_dataset
     from winnow.methods import method
-    from winnow.pack import Run
     from winnow.policy import Policy
-    from winnow.training import FORMAT, Trained, run_record
+    from winnow.runs import Run
+    from winnow.trained import Trained, run_record
+    from winnow.training import FORMAT
     from winnow.weighters import Density
 
     store.save(dataset(name="toy", environment="Pendulum-v1"), folder / "toy.dataset")
@@ -485,7 +486,7 @@ def locks(folder: Path) -> list[Path]:
 
 def use_lock(path: Path) -> Said:
     """Taken as it is; and looked at by a process that finds it held, or has no such locks on its file system."""
-    from winnow.bench import locks
+    from winnow import locks
 
     with path.open("rb") as file:
         owner = locks._owner(file)

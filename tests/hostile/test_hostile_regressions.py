@@ -17,8 +17,7 @@ from corpus import KINDS, minari, runs, use_result
 from grids import planned, result
 from making import columns, dataset, source, write_hdf5
 
-from winnow import checkpoint, evaluation, figures
-from winnow.bench import locks
+from winnow import checkpoint, evaluation, figures, locks
 from winnow.bench.plan import digest
 from winnow.bench.results import thinned
 from winnow.bench.todo import todo

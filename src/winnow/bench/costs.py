@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from winnow.bench.plan import Planned, cut
 from winnow.data.names import parse
 from winnow.envs import cores_here
-from winnow.pack import Pack, Run, advance
+from winnow.pack import Pack
+from winnow.programs import advance
+from winnow.runs import Run
 from winnow.types import Spec
 
 MARGIN = 0.85

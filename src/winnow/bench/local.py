@@ -25,20 +25,21 @@ from typing import Any
 import jax
 
 from winnow.bench.costs import Costs
-from winnow.bench.locks import Taken, is_held, locked
 from winnow.bench.outcome import facts, result_of
 from winnow.bench.plan import Planned, cut
 from winnow.bench.results import Result, collect
 from winnow.bench.shelf import Shelf, make_ready
-from winnow.bench.todo import Todo, begin, tidy, todo, work_of
+from winnow.bench.todo import Todo, begin, lock_of, tidy, todo, work_of
 from winnow.data.catalogue import Watch, unwatched
 from winnow.errors import BadInput
 from winnow.evaluation import place
 from winnow.files import sweep
+from winnow.locks import Taken, is_held, locked
 from winnow.logs import read_metrics
 from winnow.methods import record
-from winnow.pack import Pack, Run, probabilities
+from winnow.pack import Pack
 from winnow.progress import Progress
+from winnow.runs import Run, probabilities
 from winnow.training import train_runs
 from winnow.types import Spec
 
@@ -57,7 +58,7 @@ def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = No
     work = work_of(folder, pack)
     make_ready(pack, say=_say)
     try:
-        with locked(work / "lock"):
+        with locked(lock_of(work)):
             return _run_pack(pack, folder, work, opened or Shelf(), bar)
     except Exception as error:
         if not out_of_memory(error):

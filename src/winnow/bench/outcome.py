@@ -15,8 +15,9 @@ from winnow.bench.results import Result, thinned
 from winnow.data.dataset import Dataset
 from winnow.data.imbalance import imbalance
 from winnow.data.scaling import Scaling
-from winnow.pack import read, weigh
-from winnow.training import Trained
+from winnow.layout import read
+from winnow.programs import weigh
+from winnow.trained import Trained
 
 SAMPLE = 4096
 """Rows that the shares of the sources are estimated from, about."""

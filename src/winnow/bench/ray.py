@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 from winnow.bench.costs import Reckoned
 from winnow.bench.local import Done, claimed, run_pack
-from winnow.bench.locks import locked
 from winnow.bench.plan import Planned, cut
 from winnow.bench.results import Result, load
-from winnow.bench.todo import Todo, work_of
+from winnow.bench.todo import Todo, lock_of, work_of
 from winnow.errors import BadInput
+from winnow.locks import locked
 from winnow.progress import Progress
 
 try:
@@ -129,7 +129,7 @@ def work(pack: Sequence[Planned], number: int, folder: Path | None, data: str | 
     else:
         first = cut(pack, -(-len(pack) // Costs(jax.local_devices()[0]).fitting(pack)))[0]
     if folder:
-        with locked(work_of(folder, first) / "lock", wait=True):
+        with locked(lock_of(work_of(folder, first)), wait=True):
             pass  # the process of a node that was lost may live on for a moment
         return run_pack(first, folder, bar=bar)
     with tempfile.TemporaryDirectory(prefix="winnow-", ignore_cleanup_errors=True) as place:

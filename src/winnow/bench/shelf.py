@@ -7,13 +7,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from winnow.bench.locks import in_turn
 from winnow.bench.plan import Planned
 from winnow.data.catalogue import Watch, mixture, on_disk, open_named, unwatched
 from winnow.data.dataset import Dataset
 from winnow.data.home import home
 from winnow.data.names import parse
 from winnow.errors import BadInput
+from winnow.locks import in_turn
 
 
 def missing(runs: Sequence[Planned]) -> list[str]:

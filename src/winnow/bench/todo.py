@@ -1,6 +1,7 @@
 """What is missing of a plan: runs without a result, and packs that were begun.
 
 DIR/work/HASH/pack.json    the runs of a pack that is not finished; its checkpoints and metrics lie beside it
+DIR/work/HASH/pack.lock    held by who does the pack, until its results are written
 
 A pack's folder is named after its runs and their order, and goes when all of them have results.
 """
@@ -14,13 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winnow import __version__, training
-from winnow.bench.locks import is_held
 from winnow.bench.plan import Planned, cut, digest
 from winnow.files import parse_json, write_text
+from winnow.locks import is_held
 
 
 def work_of(folder: Path, pack: Sequence[Planned]) -> Path:
     return folder / "work" / digest(_listed(pack))
+
+
+def lock_of(work: Path) -> Path:
+    """A pack's lock. The training of the pack has its own in the same folder."""
+    return work / "pack.lock"
 
 
 def _listed(pack: Sequence[Planned]) -> list[list[str]]:
@@ -72,7 +78,7 @@ def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> To
         ids = _begun(path)
         pack = [wanted[identity] for identity in ids if identity in wanted]
         # A pack goes on as it is if all that it lacks is wanted, and is not in another pack that goes on.
-        if ids and work_of(folder, pack) == path and ids - done and ids - done <= left and not is_held(path / "lock"):
+        if ids and work_of(folder, pack) == path and ids - done and ids - done <= left and not is_held(lock_of(path)):
             begun.append(pack)
             left -= ids
     new = [[run for run in pack if run.id in left] for pack in packs]
@@ -91,5 +97,5 @@ def _begun(work: Path) -> Set[str]:
 def tidy(folder: Path, done: Set[str]) -> None:
     """Remove what finished packs have left, and packs that can't go on."""
     for path in (folder / "work").glob("*/"):
-        if _begun(path) <= done and not is_held(path / "lock"):
+        if _begun(path) <= done and not is_held(lock_of(path)):
             shutil.rmtree(path, ignore_errors=True)

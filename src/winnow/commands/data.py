@@ -80,10 +80,10 @@ def make(
 
 def made(name: str, sources: Mapping[str, str] | None = None, processes: int | None = None) -> Dataset:
     """The dataset with this name; what is not on disk is played or fetched, by one process at a time."""
-    from winnow.bench.locks import in_turn
     from winnow.data.catalogue import on_disk, open_named
     from winnow.data.home import home
     from winnow.data.names import parse
+    from winnow.locks import in_turn
 
     here = sources or on_disk(parse(name)) == "ready"
     turn = in_turn(home() / "making.lock", lambda line: print(line, file=sys.stderr, flush=True))

@@ -40,7 +40,6 @@ def demo(
         open: Open the page in a browser at the end.
     """
     from winnow import figures, pages
-    from winnow.bench.locks import alone
     from winnow.commands.data import made
     from winnow.data.imbalance import imbalance, verdict
     from winnow.files import write_text
@@ -50,8 +49,7 @@ def demo(
     said = verdict(imbalance(dataset))
     print(f"{dataset}\n{said}\n")
 
-    with alone(out / "runs"):
-        trained = _train(dataset, out / "runs", steps, seeds)
+    trained = _train(dataset, out / "runs", steps, seeds)
     by_method = {method: [one for one in trained if f".{method}." in one.run.name] for method in METHODS}
     scores = {method: [one.score for one in runs] for method, runs in by_method.items()}
     weights = {method: [one.weights() for one in runs] for method, runs in by_method.items()}

@@ -116,7 +116,6 @@ def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> 
 
 def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
     """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
-    from winnow.bench.locks import alone
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
     from winnow.training import plan, train_runs
@@ -127,27 +126,43 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
 
     if not options.dataset:
         raise BadInput("no dataset is given; name at least one")
-    runs = []
+    runs, notes = [], {}
     for dataset in map(open_dataset, options.dataset):
         algorithm = given("algorithm", make_algorithm(names.algorithm, dataset))
         for method in names.method.split(","):
-            sampler, weighter = _parts(method, names, len(dataset))
-            parts = {"sampler": given("sampler", sampler), "weighter": given("weighter", weighter)}
-            runs += plan(dataset, algorithm, method, **parts, seeds=options.seeds)
-    with alone(options.out):
-        trained = train_runs(
-            runs,
-            steps=options.steps,
-            batch_size=options.batch_size,
-            chunk=options.chunk,
-            out=options.out,
-            resume=options.resume,
-            checkpoint_seconds=options.checkpoint_seconds,
-            largest_pack=options.largest_pack,
-            log=options.log,
-            evaluate=options.evaluation if options.evaluate else None,
-        )
+            sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, names, len(dataset)))
+            runs += plan(dataset, algorithm, method, sampler=sampler, weighter=weighter, seeds=options.seeds)
+            usual = given("sampler", _parts(method, names)[0])
+            notes |= dict.fromkeys(_set_by_rows(dataset, usual, sampler, settings))
+    for note in notes:
+        print(note, flush=True)
+    trained = train_runs(
+        runs,
+        steps=options.steps,
+        batch_size=options.batch_size,
+        chunk=options.chunk,
+        out=options.out,
+        resume=options.resume,
+        checkpoint_seconds=options.checkpoint_seconds,
+        largest_pack=options.largest_pack,
+        log=options.log,
+        evaluate=options.evaluation if options.evaluate else None,
+    )
     summarise(trained, options.out)
+
+
+def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any]) -> list[str]:
+    """A line for every setting of a sampler that the number of rows has decided, and nobody gave."""
+    word, rows = _word(sampler), f"{dataset.meta.name}: has only {len(dataset):,} rows"
+    place = "sampler" if "sampler" in settings else f"sampler.{word}"
+    names = [field.name for field in dataclasses.fields(usual)]
+    values = {name: (getattr(sampler, name), getattr(usual, name)) for name in names}
+    return [
+        f"{rows}, so {word}'s {name} is {here:g} in place of {elsewhere:g}, as published for small sets; "
+        f"--{place}.{name} sets it"
+        for name, (here, elsewhere) in values.items()
+        if here != elsewhere
+    ]
 
 
 def _word(part: Any) -> str:

@@ -50,9 +50,9 @@ def tune(
         json: Print everything as JSON, for programs, and nothing else.
         tuning: How candidates are trained and judged.
     """
-    from winnow.bench.locks import alone
     from winnow.commands.data import opened
     from winnow.files import write_text
+    from winnow.locks import alone
     from winnow.ope import tune
 
     data = opened(dataset)

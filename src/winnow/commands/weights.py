@@ -11,7 +11,7 @@ from winnow import weight_table
 from winnow.errors import BadInput
 
 if TYPE_CHECKING:
-    from winnow.training import Trained
+    from winnow.trained import Trained
 
 
 def weights(
@@ -88,7 +88,7 @@ def weights(
 
 def _learnt(run: Path, dataset: str | None) -> Trained:
     from winnow.data.sources import open_dataset
-    from winnow.training import Trained
+    from winnow.trained import Trained
 
     trained = Trained.load(run, open_dataset(dataset) if dataset else None)
     if trained.failure:

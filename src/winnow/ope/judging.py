@@ -32,8 +32,8 @@ from winnow.ope import fqe
 from winnow.ope.fqe import FQE, USUAL
 from winnow.ope.odds import MethodEstimate, compare, draws
 from winnow.ope.promise import Interval, Weighted, mean_reward, own_return, weighted_reward
-from winnow.pack import act
-from winnow.training import Trained
+from winnow.programs import act
+from winnow.trained import Trained
 
 STATES = 1_000
 """First states that values are averaged over, at the most; evenly chosen where there are more."""

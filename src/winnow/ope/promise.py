@@ -13,8 +13,9 @@ import numpy as np
 
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import Scaling
-from winnow.pack import read, weigh
-from winnow.training import Trained
+from winnow.layout import read
+from winnow.programs import weigh
+from winnow.trained import Trained
 from winnow.types import Batch
 from winnow.weighters.diagnostics import diagnose
 

@@ -30,9 +30,10 @@ from winnow.ope.candidates import GRID, Candidate
 from winnow.ope.fqe import FQE, USUAL
 from winnow.ope.judging import Fit
 from winnow.ope.odds import MethodEstimate
-from winnow.pack import Run
 from winnow.progress import Progress
-from winnow.training import Trained, check, train_runs
+from winnow.runs import Run
+from winnow.trained import Trained
+from winnow.training import check, train_runs
 from winnow.types import Algorithm
 
 FORMAT = "winnow-tune-1"
@@ -234,7 +235,7 @@ class _Search:
             bar.describe(f"fitting Q to {len(new)} policies")
             found = fqe.evaluate(log, self.states, [judging.policy_of(one) for one in new], settings, bar.count)
         self.values |= {one.run.name: value.value for one, value in zip(new, found, strict=True)}
-        checkpoint.save(path, self.values, {"runs": list(self.values)})
+        checkpoint.save(path, self.values, {"runs": sorted(self.values)})
 
     def _compare(self) -> tuple[list[MethodEstimate], np.ndarray, list[str]]:
         names = list(self.trained)

@@ -130,7 +130,7 @@ def starts(dataset: Dataset, index: np.ndarray) -> np.ndarray:
 
 
 def rows(dataset: Dataset, index: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows of a dataset as a batch. Each has the initial state that winnow's own scores give it: see `winnow.pack`."""
+    """Rows of a dataset as a batch. Each has the initial state that winnow's own scores give it (`winnow.layout`)."""
     start = (index.astype(np.uint32) * np.uint32(2654435761)) % np.uint32(len(dataset.start_slot))
     obs, action, reward, following, terminal = dataset.rows(index)
     columns = (obs, action, reward, following, terminal, starts(dataset, start.astype(np.int64)))

@@ -33,7 +33,7 @@ from winnow.types import check_settings
 from winnow.weighters import Density, Dual
 
 if TYPE_CHECKING:
-    from winnow.training import RowWeights
+    from winnow.trained import RowWeights
 
 __all__ = ["DensityWeights", "RowSampler", "Weights", "expect", "probabilities"]
 
@@ -169,7 +169,7 @@ class DensityWeights(nn.Module):
     def from_run(cls, run: str | Path, dataset: Data | None = None) -> Self:
         """The weights that `winnow train` learnt, from a finished run's file; the dataset from where it was, unless it
         is given. Learning goes on where it stopped: Adam's moments come along."""
-        from winnow.training import Trained
+        from winnow.trained import Trained
 
         trained = Trained.load(run, None if dataset is None else as_dataset(dataset))
         config = trained.run.weighter
@@ -211,7 +211,7 @@ class DensityWeights(nn.Module):
 
     def rows(self, data: Data, sampler: str | Sampler = "uniform") -> RowWeights:
         """What the weights say of each row of a dataset, drawn with a sampler: `.ratio`, `.probability`, `.weight`."""
-        from winnow.training import RowWeights
+        from winnow.trained import RowWeights
 
         dataset = as_dataset(data)
         chance, count = probabilities(dataset, sampler), len(dataset)
