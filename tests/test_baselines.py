@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from problems import SPEC, assert_same, bandit, differ, quick_compiles, take, tiny, toy_batch, toy_dataset
 
-from winnow import advantages
+from winnow import advantages, kept
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
@@ -132,13 +132,13 @@ def test_odpr_a_needs_no_episodes(kind: str) -> None:
 
 def test_priorities_are_kept_and_a_damaged_file_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path))
-    monkeypatch.setattr(advantages, "KEPT_ROWS", 10)
+    monkeypatch.setattr(kept, "KEPT_ROWS", 10)
     first = QUICK.probabilities(toy_dataset())
-    (kept,) = (tmp_path / "priorities").iterdir()
-    stored = np.load(kept)
-    np.save(kept, stored[::-1])
+    (file,) = (tmp_path / "priorities").iterdir()
+    stored = np.load(file)
+    np.save(file, stored[::-1])
     np.testing.assert_array_equal(advantages.priorities(toy_dataset(), QUICK), stored[::-1])
-    kept.write_bytes(b"no array")
+    file.write_bytes(b"no array")
     np.testing.assert_array_equal(QUICK.probabilities(toy_dataset()), first)
     QUICK.probabilities(toy_dataset(seed=1))
     dataclasses.replace(QUICK, seed=1).probabilities(toy_dataset())

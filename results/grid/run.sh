@@ -3,14 +3,15 @@
 #
 #     OUT=folder results/grid/run.sh GRID [SECONDS]        (SECONDS: stop after so many; what is finished is kept)
 #
-# Called again with the same $WORK it goes on where it stopped. $OUT gets the finished results and the log. Sets, methods
-# and seeds were chosen before any result of the grid was seen.
+# Called again with the same $WORK it goes on where it stopped. $OUT gets the finished results and the log. Sets and
+# seeds were chosen before any result was seen; the last four methods of iql-expert were added afterwards.
 #
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
-#     iql-expert     σ 5 and 10 % in all four environments, eight methods
+#     iql-expert     σ 5 and 10 % in all four environments, twelve methods
+#     td3bc-expert   the same sets, TD3+BC, six methods
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert or iql-expert}
+GRID=${1:?name a grid: hopper-expert, iql-expert or td3bc-expert}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
@@ -18,11 +19,14 @@ STEPS=${STEPS:-200000} # 100000 for what is kept here
 MORE=${MORE:-} # further options, say --rows 20000
 case $GRID in
   hopper-expert)
-    words="--environments hopper --methods uniform,aw,pf,dw-aw,dw-uniform,dual-aw,dual-uniform --chunk 50000
+    words="--algorithms iql --environments hopper --methods uniform,aw,pf,dw-aw,dw-uniform,dual-aw,dual-uniform --chunk 50000
       --evaluation.rounds 3 --evaluation.curve 3" ;;
   iql-expert)
-    words="--shares 5,10 --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform --chunk 10000
-      --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10" ;;
+    words="--algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10
+      --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,dual-paths-aw,dual-paths-uniform,continued,dual-continued" ;;
+  td3bc-expert)
+    words="--algorithms td3bc --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10
+      --methods uniform,aw,best-source,dw-aw,dw-uniform,continued" ;;
   *) echo "there is no grid $GRID" >&2; exit 2 ;;
 esac
 export WINNOW_DATA=${WINNOW_DATA:-$WORK/data} MUJOCO_GL=disable
@@ -30,7 +34,7 @@ mkdir -p "$WORK" "$OUT"
 (
   date +%T
   # shellcheck disable=SC2086
-  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run mixed diverse --levels expert --algorithms iql --seeds 3 \
+  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run mixed diverse --levels expert --seeds 3 \
     --steps "$STEPS" --evaluation.spacing 10000 --out "$WORK/grid" $words $MORE || echo "stopped: $?"
   date +%T
 ) 2>&1 | tee -a "$WORK/grid.log"

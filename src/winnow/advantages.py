@@ -1,16 +1,12 @@
 """Priorities of single rows from the advantages of a fitted value function: what the sampler ODPR-A draws by.
 
-A few thousand updates of a small network before a training begins, so the result is kept: in the data folder
-(`priorities/`), under the dataset's fingerprint and the settings. Every random number is drawn on the host from one
-seed; only rounding differs between devices.
+A few thousand updates of a small network before a training begins, so the result is kept (`winnow.kept`). Every random
+number is drawn on the host from one seed; only rounding differs between devices.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,9 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.home import home
-from winnow.errors import BadInput
-from winnow.files import replacing
+from winnow.kept import KEPT_ROWS, kept
 from winnow.nets import adam_init, adam_step, cosine, track, twins, twins_init
 from winnow.progress import Progress
 
@@ -31,8 +25,6 @@ if TYPE_CHECKING:
 
 FORMAT = "odpr-a-1"
 """Part of the name that a result is kept under: changed when the same settings would give another one."""
-KEPT_ROWS = 20_000
-"""Below this many rows a fit takes less time than a look at the disk is worth."""
 BATCH, CHUNK, BLOCK = 256, 1_000, 65_536
 """Rows of an update, updates between two looks at the clock, rows that are judged at a time."""
 LEARNING_RATE, TARGET_RATE = 3e-4, 0.005
@@ -42,20 +34,7 @@ PASSES = 100
 
 def priorities(dataset: Dataset, settings: ODPRA) -> np.ndarray:
     """[rows] float64 with mean 1: priorities of every fit, multiplied over its iterations, in the mean over fits."""
-    facts = [FORMAT, dataset.fingerprint, dataclasses.asdict(settings)]
-    path = home() / "priorities" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.npy"
-    worth = len(dataset) >= KEPT_ROWS
-    if worth and path.exists():
-        with contextlib.suppress(Exception):  # a damaged file is made again
-            kept = np.load(path, allow_pickle=False)
-            if kept.shape == (len(dataset),) and kept.dtype == np.float64:
-                return kept
-    found = _fit_all(dataset, settings)
-    if worth:
-        # A data folder that can't be written costs time, not the result.
-        with contextlib.suppress(BadInput), replacing(path) as temporary, temporary.open("wb") as file:
-            np.save(file, found, allow_pickle=False)
-    return found
+    return kept(FORMAT, dataset, dataclasses.asdict(settings), lambda: _fit_all(dataset, settings), len(dataset))
 
 
 def _fit_all(dataset: Dataset, settings: ODPRA) -> np.ndarray:

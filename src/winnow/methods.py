@@ -29,14 +29,17 @@ METHODS: dict[str, tuple[str, str]] = {
     "red": ("red", "none"),
     "odpr-r": ("red", "none"),
     "odpr-a": ("odpr-a", "decoupled"),
+    "continued": ("continued", "none"),
+    "dw-continued": ("continued", "density"),
+    "dual-continued": ("continued", "dual"),
     "best-source": ("source", "none"),
 }
 """name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc.
 `best-source` reads labels that data of one's own do not have: the mark to reach."""
 
 PATHS = {"average": "trajectory", "control": "temperature"}
-SETTINGS: dict[str, dict[str, Any]] = {"dual-paths-uniform": PATHS, "dual-paths-aw": PATHS}
-"""Settings of a method's weighter that are not the usual ones: `dual-paths-…` weighs whole episodes, at a fixed λ."""
+SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(("dual-paths-uniform", "dual-paths-aw", "dual-continued"), PATHS)
+"""Settings of a method's weighter that are not the usual ones: these weigh whole episodes, at a fixed λ."""
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
 SMALL_ROWS, SMALL_TEMPERATURE = 50_000, 5.0

@@ -1,7 +1,7 @@
 """Samplers: how often a row is drawn. Probabilities are fixed before training; drawing one costs two look-ups.
 
 A sampler is a frozen dataclass with `probabilities(dataset) -> [rows]`. It needs numpy alone; only ODPR-A
-fits a network first.
+and continued returns fit a network first.
 """
 
 from __future__ import annotations
@@ -137,6 +137,49 @@ class ODPRA:
 
 
 @dataclasses.dataclass(frozen=True)
+class Continued:
+    """The better episodes, by returns continued past their last row: G = Σ γᵏ r_k + γᵗ V(s_t), V fitted to the data.
+
+    For pieces of episodes and for logs cut at some length, whose own returns say more of their length than of their
+    worth. p ∝ 1 / (1 + exp((level − G)/η)) with G scaled to [0, 1]: all that are well above the level are drawn alike,
+    so that a good episode's start, which promises less than its middle, is not left out.
+    """
+
+    level: float = 0.5
+    """How far an episode must be on the way from the worst to the best to be drawn half as often as the best."""
+    temperature: float = 0.03
+    """η: how soft the level is. With a level of 1 or more this is p ∝ exp(G/η), as RW draws."""
+    discount: float = 0.995
+    """γ of G and V: the higher, the less a poor start counts against an episode that gets somewhere."""
+    rounds: int = 10
+    """How often V is fitted to what it was the round before. A round carries values back by a whole piece."""
+    steps: int = 4_000
+    """Updates of V in each round, of 256 rows; at most 100 passes over the dataset."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of V."""
+    seed: int = 0
+    """Of the fit. It is not the run's: all seeds of a run draw alike."""
+
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        _need_episodes(dataset, "continued")
+        for name in ("rounds", "steps"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"sampler.{name} is {getattr(self, name)}; it must be at least 1")
+        if not 0 <= self.discount < 1:
+            raise BadInput(f"sampler.discount is {self.discount}; it must be at least 0 and below 1")
+        from winnow.continued import continued_returns
+
+        if not self.temperature > 0:
+            raise BadInput(f"sampler.temperature is {self.temperature}; continued needs one above 0")
+        score = continued_returns(dataset, self)
+        # A few pieces end where V was hardly fitted; they may not set the scale.
+        ends = np.quantile(np.repeat(score, dataset.episodes.length), (0.05, 0.995), method="nearest")
+        above = (_unit(dataset, np.clip(score, *ends)) - self.level) / self.temperature
+        weight = np.repeat(np.exp(-np.logaddexp(0, -above)), dataset.episodes.length)
+        return weight / weight.sum()
+
+
+@dataclasses.dataclass(frozen=True)
 class Source:
     """The rows of one source alone. It reads labels that data of one's own hardly ever have: the mark to reach, not a
     method."""
@@ -167,6 +210,7 @@ SAMPLERS: dict[str, type] = {
     "rw": RW,
     "red": ReD,
     "odpr-a": ODPRA,
+    "continued": Continued,
     "source": Source,
 }
 

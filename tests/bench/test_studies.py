@@ -31,7 +31,7 @@ COUNTS = {
     "conservatism": 4 * 3 * (4 + 4),
     "optidice-w": 4 * (3 + 2),
     "optidice": 32 * (2 + 2 * 5),
-    "baselines": 8 * (3 * 11 + 3),
+    "baselines": 8 * (3 * 12 + 3),
 }
 """Datasets × algorithms × variants."""
 

@@ -33,6 +33,7 @@ def test_words_may_be_suites_and_names_and_each_dataset_comes_once():
 
 def test_trials_and_d4rls_version():
     assert all(name.endswith("-small@500") for name in names(["small"], rows=500))
+    assert names(["small"], rows=50_000) == names(["small"])  # as many as it has
     assert all(entry.name.is_d4rl for entry in entries(["mixed"], version="v2"))
     with pytest.raises(BadInput, match="hopper-random-v2: can't be cut to 500 rows"):
         entries(["d4rl-mujoco"], rows=500)

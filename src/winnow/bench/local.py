@@ -130,13 +130,14 @@ def run(
     retry_failed: bool = False,
     devices: Sequence[Any] | None = None,
     watch: Watch = unwatched,
-    progress: bool = True,
+    progress: bool | Progress = True,
 ) -> Done:
     """Do what is missing of these packs on all local devices, and write a result for each run.
 
     shard: which part of a grid this is, of how many: several processes may share the folder, one for each part
     retry_failed: train runs again that failed
     watch: shows the making of datasets
+    progress: whether to show a bar over all run-steps, or one of the caller's
     """
     devices = devices or jax.local_devices()
     with claimed(packs, folder, shard, retry_failed) as left:
@@ -146,7 +147,7 @@ def run(
             place(one.environment, Spec(*one.sizes, 1))
         make_ready(left.runs, watch, say=_say)
         total = sum(run.how.steps for run in left.runs)
-        with Progress(total, shown=progress) as bar:
+        with Progress(total, shown=progress) if isinstance(progress, bool) else progress as bar:
             return Done(left.done, _Grid(left, folder, bar, len(devices)).run(devices))
 
 

@@ -221,6 +221,7 @@ STUDIES = {
                 Variant("RW", "rw", (), ALGORITHMS),
                 Variant("ReD, ODPR-R", "red", (), ALGORITHMS),
                 Variant("ODPR-A", "odpr-a", (), ALGORITHMS),
+                Variant("continued", "continued", (), ALGORITHMS),
                 Variant("DW-Uniform", "dw-uniform", (), ALGORITHMS),
                 Variant("DW-AW", "dw-aw", (), ALGORITHMS),
                 Variant("dual-uniform", "dual-uniform", (), ALGORITHMS),

@@ -97,7 +97,7 @@ class Entry:
 def entries(words: Iterable[str], *, rows: int | None = None, version: str = "") -> list[Entry]:
     """The datasets that these words mean: suites, `paper` for all of them, or names, each once.
 
-    rows: trials with as many rows, from pools of as many rows
+    rows: trials with as many rows, from pools of as many rows; a set that has as many is itself
     version: mixtures of D4RL's files of this version (v2) instead of regenerated ones
     """
     if version not in ("", "v2"):
@@ -109,7 +109,7 @@ def entries(words: Iterable[str], *, rows: int | None = None, version: str = "")
     found: dict[str, Entry] = {}
     for word in words:
         for text in known[word] if word in known else [_name(word, known)]:
-            whole = text if rows is None else f"{text}@{rows}"
+            whole = text if rows in (None, Entry(parse(text)).rows) else f"{text}@{rows}"
             if not is_name(whole) and is_name(text):
                 raise BadInput(f"{text}: can't be cut to {rows} rows; only regenerated data has trials")
             found[whole] = Entry(parse(whole))
