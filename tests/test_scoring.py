@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -287,10 +288,14 @@ before = peak()
 rows = score_all(scorer, str(many), out / "many").sums.rows
 print(rows, peak() - before)
 """
+GIVES_BACK = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+"""One allocator for all, which gives arrays back when they are let go. As they are, Arrow's and the C library's keep
+some tens of MB for each thread that once used them."""
 
 
 def test_memory_does_not_grow_with_the_set(learnt, tmp_path):
-    """A set of 53 MB, in one row group a file, after a third of it, which is many blocks already."""
+    """A set of 53 MB, in one row group a file, after a third of it, which is many blocks already. It grows by 2 to 4
+    MB; files that are held whole make that 33 to 50, and 14 or more where there is one core."""
     length, episodes = 400, 3_000
     big = table((length,) * episodes)
     size = len(big) // 2
@@ -300,11 +305,17 @@ def test_memory_does_not_grow_with_the_set(learnt, tmp_path):
             part = big.slice(number * size, rows)
             parquet.write_table(part, tmp_path / name / f"{number}.parquet", row_group_size=size)
     words = [file_of(learnt), tmp_path / "few", tmp_path / "many", tmp_path / "out"]
-    said = subprocess.run([sys.executable, "-c", CHILD, *map(str, words)], check=True, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, words)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | GIVES_BACK,
+    )
     rows, grown = map(int, said.stdout.split())
     assert rows == len(big)
     assert big.nbytes > 50e6
-    assert grown < 0.5 * big.nbytes, f"grew by {grown / 1e6:.0f} MB over a set of {big.nbytes / 1e6:.0f} MB"
+    assert grown < 0.2 * big.nbytes, f"grew by {grown / 1e6:.0f} MB over a set of {big.nbytes / 1e6:.0f} MB"
 
 
 # ------------------------------------------------------------------------------------------------------- on Ray

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import action_transform, unit_transform
 from winnow.errors import BadInput
+from winnow.layout import start_of
 from winnow.plug.columns import NAMES, find
 from winnow.plug.losses import Rows
 
@@ -130,8 +131,8 @@ def starts(dataset: Dataset, index: np.ndarray) -> np.ndarray:
 
 
 def rows(dataset: Dataset, index: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows of a dataset as a batch. Each has the initial state that winnow's own scores give it (`winnow.layout`)."""
-    start = (index.astype(np.uint32) * np.uint32(2654435761)) % np.uint32(len(dataset.start_slot))
+    """Rows of a dataset as a batch. Each has the initial state that winnow's own scores give it."""
+    start = start_of(index, len(dataset.start_slot))
     obs, action, reward, following, terminal = dataset.rows(index)
-    columns = (obs, action, reward, following, terminal, starts(dataset, start.astype(np.int64)))
+    columns = (obs, action, reward, following, terminal, starts(dataset, start))
     return dict(zip(NAMES, columns, strict=True))
