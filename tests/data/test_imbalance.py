@@ -86,9 +86,9 @@ def test_statistics_by_source():
 @pytest.mark.parametrize(
     ("share", "expected", "method"),
     [
-        (0.01, "strongly imbalanced", "dw-aw"),
-        (0.05, "strongly imbalanced", "dw-aw"),
-        (0.1, "imbalanced", "dw-aw"),
+        (0.01, "strongly imbalanced", "continued"),
+        (0.05, "strongly imbalanced", "continued"),
+        (0.1, "imbalanced", "continued"),
         (0.5, "balanced", "uniform"),
     ],
 )
