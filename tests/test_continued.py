@@ -76,6 +76,15 @@ def test_the_way_to_what_pays_is_drawn_like_what_pays_and_returns_do_not_see_it(
     assert entry < 1e-4 * top
 
 
+def test_the_size_of_rewards_does_not_matter() -> None:
+    data, _ = fork()
+    rows = data.rows()
+    end = data.episodes.start + data.episodes.length - 1
+    timeout = np.isin(np.arange(len(data)), end) & ~rows.terminal
+    large = from_arrays(rows.obs, rows.action, 1e10 * rows.reward, rows.terminal, timeout, rows.next_obs)
+    np.testing.assert_allclose(QUICK.probabilities(large), QUICK.probabilities(data), rtol=1e-3)
+
+
 def test_a_level_of_1_draws_by_exponentials() -> None:
     """Twice as soft at the top, where the logistic function bends: the ratio of the best to all others is half."""
     data, kinds = fork()

@@ -7,26 +7,38 @@
 # seeds were chosen before any result was seen; the last four methods of iql-expert were added afterwards.
 #
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
-#     iql-expert     σ 5 and 10 % in all four environments, twelve methods
+#     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
 #     td3bc-expert   the same sets, TD3+BC, six methods
+#
+# Chosen, and not run yet:
+#
+#     iql-shares     σ 1 and 50 % of the expert in all four environments
+#     iql-medium     σ 5 and 10 % of the medium policy in all four environments
+#     iql-small      the eight small sets
+#     cql-expert     the sets of iql-expert, CQL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert or td3bc-expert}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-medium, iql-small or cql-expert}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
 STEPS=${STEPS:-200000} # 100000 for what is kept here
 MORE=${MORE:-} # further options, say --rows 20000
+PIECES="mixed diverse"
+SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
+FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
 case $GRID in
   hopper-expert)
-    words="--algorithms iql --environments hopper --methods uniform,aw,pf,dw-aw,dw-uniform,dual-aw,dual-uniform --chunk 50000
-      --evaluation.rounds 3 --evaluation.curve 3" ;;
+    words="$PIECES --levels expert --algorithms iql --environments hopper --chunk 50000 --evaluation.rounds 3 --evaluation.curve 3
+      --methods uniform,aw,pf,dw-aw,dw-uniform,dual-aw,dual-uniform" ;;
   iql-expert)
-    words="--algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10
+    words="$PIECES --levels expert --algorithms iql --shares 5,10 $SHORT
       --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,dual-paths-aw,dual-paths-uniform,continued,dual-continued" ;;
-  td3bc-expert)
-    words="--algorithms td3bc --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10
-      --methods uniform,aw,best-source,dw-aw,dw-uniform,continued" ;;
+  td3bc-expert) words="$PIECES --levels expert --algorithms td3bc --shares 5,10 $SHORT $FEW" ;;
+  iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
+  iql-medium) words="$PIECES --levels medium --algorithms iql --shares 5,10 $SHORT $FEW" ;;
+  iql-small) words="small --algorithms iql $SHORT $FEW" ;;
+  cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
   *) echo "there is no grid $GRID" >&2; exit 2 ;;
 esac
 export WINNOW_DATA=${WINNOW_DATA:-$WORK/data} MUJOCO_GL=disable
@@ -34,8 +46,8 @@ mkdir -p "$WORK" "$OUT"
 (
   date +%T
   # shellcheck disable=SC2086
-  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run mixed diverse --levels expert --seeds 3 \
-    --steps "$STEPS" --evaluation.spacing 10000 --out "$WORK/grid" $words $MORE || echo "stopped: $?"
+  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds 3 \
+    --steps "$STEPS" --evaluation.spacing 10000 --out "$WORK/grid" $MORE || echo "stopped: $?"
   date +%T
 ) 2>&1 | tee -a "$WORK/grid.log"
 cp -r "$WORK/grid/results" "$WORK/grid.log" "$OUT/" || true

@@ -93,7 +93,7 @@ class ReD:
         _need_episodes(dataset, "red")
         if not 0 <= self.base < np.inf:
             raise BadInput(f"sampler.base is {self.base}; it must be a number of at least 0")
-        rows = np.repeat(_unit(dataset, dataset.returns) + self.base, dataset.episodes.length)
+        rows = np.repeat(_unit(dataset.returns, dataset.returns) + self.base, dataset.episodes.length)
         return rows / rows.sum() if rows.any() else np.full(len(dataset), 1 / len(dataset))
 
 
@@ -174,7 +174,7 @@ class Continued:
         score = continued_returns(dataset, self)
         # A few pieces end where V was hardly fitted; they may not set the scale.
         ends = np.quantile(np.repeat(score, dataset.episodes.length), (0.05, 0.995), method="nearest")
-        above = (_unit(dataset, np.clip(score, *ends)) - self.level) / self.temperature
+        above = (_unit(np.clip(score, *ends), score) - self.level) / self.temperature
         weight = np.repeat(np.exp(-np.logaddexp(0, -above)), dataset.episodes.length)
         return weight / weight.sum()
 
@@ -226,15 +226,15 @@ def _need_episodes(dataset: Dataset, name: str) -> None:
 def _boltzmann(dataset: Dataset, score: np.ndarray, temperature: float, name: str) -> np.ndarray:
     if not temperature > 0:
         raise BadInput(f"sampler.temperature is {temperature}; {name} needs one above 0")
-    weight = np.repeat(np.exp((_unit(dataset, score) - 1) / temperature), dataset.episodes.length)
+    weight = np.repeat(np.exp((_unit(score, dataset.returns) - 1) / temperature), dataset.episodes.length)
     return weight / weight.sum()
 
 
-def _unit(dataset: Dataset, score: np.ndarray) -> np.ndarray:
-    """A score of each episode, scaled to [0, 1]; 0 for all where they are alike."""
+def _unit(score: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """A score of each episode, scaled to [0, 1]; 0 for all where they are alike, seen from the size of their source."""
     span = score.max() - score.min()
     # What is left by rounding where the start explains every return is no advantage.
-    flat = span <= 1e-9 * np.abs(dataset.returns).max()
+    flat = span <= 1e-9 * np.abs(source).max()
     return np.zeros_like(score) if flat else (score - score.min()) / span
 
 

@@ -21,7 +21,7 @@ import winnow
 from winnow import BadInput, checkpoint
 from winnow.files import write_tensors
 from winnow.plug.torch import DensityWeights, RowSampler, expect, probabilities
-from winnow.samplers import AW, PF, RW
+from winnow.samplers import AW, PF, RW, Continued
 from winnow.types import Batch, Spec
 from winnow.weighters import Density, Dual
 from winnow.weighters.fixed import read_weights
@@ -337,7 +337,7 @@ def test_probabilities_are_those_of_winnows_samplers() -> None:
     ends = np.zeros(len(DATA), bool)
     ends[DATA.episodes.start[1:] - 1] = True
     columns |= {"next_observations": rows.next_obs, "terminals": rows.terminal, "truncations": ends & ~rows.terminal}
-    for sampler in (AW(0.3), RW(0.3), PF(0.2)):
+    for sampler in (AW(0.3), RW(0.3), PF(0.2), Continued(rounds=2, steps=10, hidden=(8,))):
         np.testing.assert_allclose(probabilities(columns, sampler), sampler.probabilities(DATA), rtol=1e-6)
     best = np.argsort(-DATA.returns)[: len(DATA.episodes) // 10]
     np.testing.assert_allclose(probabilities(columns, "pf") > 0, np.isin(DATA.episode, best))

@@ -186,7 +186,7 @@ def recommend(measured: Imbalance) -> tuple[str, str]:
         return "uniform", why
     why = (
         "good rows are rare: continued draws the episodes, or pieces of them, that lead somewhere good, by a value "
-        "function that it fits first. In winnow's grids with IQL and TD3+BC it was as good as aw on whole episodes, and "
-        "far ahead of aw and of dw-aw, the published weights, on pieces of episodes; compare with both"
+        "function that it fits first. In winnow's grids with IQL and TD3+BC it was as good as aw on whole episodes, "
+        "and far ahead of aw and of dw-aw, the published weights, on pieces of episodes; compare with both"
     )
     return "continued", why
