@@ -2,11 +2,10 @@
 
 python results/paper/hours.py        writes results/paper/hours.json
 
-A run is a million updates at the rate of its algorithm and weights in a pack of 128, at the part of it that a grid
-keeps over a million updates (results/speed/grid.json). The rates are those without the fused kernels
-(results/speed/h200-default.json): these take about half the time, and were not measured for all of them yet. Rates are
-of Hopper's sizes; other environments take longer. What was not measured is taken to be as fast as what is nearest: CQL
-and TD3+BC without weights as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
+A run is a million updates at the rate of its algorithm and weights in a large pack (results/speed/growth-h200.json), at
+the part of it that a grid keeps over a million updates (results/speed/grid.json). Rates are of Hopper's sizes; other
+environments take longer. What was not measured is taken to be as fast as what is nearest: CQL and TD3+BC without weights
+as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
 """
 
 from __future__ import annotations
@@ -23,14 +22,17 @@ from winnow.methods import record
 
 HERE = Path(__file__).parent
 NEAREST = {
-    ("iql", "none"): "iql uniform", ("iql", "decoupled"): "iql uniform", ("iql", "density"): "iql dw-aw",
-    ("iql", ""): "iql dual-aw", ("cql", ""): "cql dw-aw", ("td3bc", ""): "td3bc dw-aw", ("bc", ""): "iql uniform",
+    ("iql", "none"): ("iql", "uniform"), ("iql", "decoupled"): ("iql", "uniform"), ("iql", "density"): ("iql", "dw-aw"),
+    ("iql", ""): ("iql", "dual-aw"), ("cql", ""): ("cql", "dw-aw"), ("td3bc", ""): ("td3bc", "dw-aw"),
+    ("bc", ""): ("iql", "uniform"),
 }  # fmt: skip
 """Which measurement an algorithm and its weights are taken to be like."""
 
 
 def main() -> None:
-    speed = json.loads((HERE.parent / "speed" / "h200-default.json").read_text())
+    points = json.loads((HERE.parent / "speed" / "growth-h200.json").read_text())["points"]
+    # The first point of each is the usual size in the pack that it is measured with most.
+    speed = {(one["algorithm"], one["method"]): one["run-steps/s"] for one in reversed(points)}
     kept = json.loads((HERE.parent / "speed" / "grid.json").read_text())["ratio at 1M steps"]
 
     def hours(runs: Sequence[Planned]) -> float:
@@ -38,7 +40,7 @@ def main() -> None:
         for run in runs:
             kind, weights = (record(part)["name"] for part in (run.algorithm, run.weighter))
             like = NEAREST.get((kind, weights)) or NEAREST[kind, ""]
-            seconds += run.how.steps / speed[f"{like} × 128"]["run-steps/s"] / kept
+            seconds += run.how.steps / speed[like] / kept
         return seconds / 3600
 
     found = {}
