@@ -11,6 +11,7 @@ import pytest
 from making import columns, dataset, files_in, source, write_hdf5
 
 from winnow.cli import main
+from winnow.commands.data import bar
 from winnow.data import store
 from winnow.data.sources import open_dataset
 
@@ -214,3 +215,11 @@ def test_list_shows_all_113_and_what_is_here(own_folder, capsys):
     assert "ant-random-expert-10%-small small 10 % expert in random not here" in said
     assert main(["data", "list", "tiny"]) == 2
     assert "choose from mixed" in capsys.readouterr().err
+
+
+def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr("winnow.progress.QUIET", -1.0)
+    with bar("hopper-random") as seen:
+        seen(0, 0)  # nothing is known yet
+        seen(250, 1000)
+    assert capsys.readouterr().err == "hopper-random: 25%\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -315,14 +316,31 @@ def recipe_files(record: dict) -> dict[str, str]:
 
 @contextlib.contextmanager
 def bar(title: str) -> Iterator[Progress]:
-    """A progress bar on a terminal's stderr, gone when the work is done."""
+    """A progress bar on a terminal's stderr, gone when the work is done; a line now and then where there is none."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as shown:
+    if not console.is_terminal:
+        yield _lines(title)
+        return
+    with Bar(console=console, transient=True) as shown:
         task = shown.add_task(title, visible=False)
         yield lambda done, total: shown.update(task, completed=done, total=total, visible=True)
+
+
+def _lines(title: str) -> Progress:
+    from winnow import progress
+
+    spoke = time.monotonic()
+
+    def say(done: int, total: int) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke > progress.QUIET and total > 0:
+            spoke = time.monotonic()
+            print(f"{title}: {done / total:.0%}", file=sys.stderr, flush=True)
+
+    return say
 
 
 def summarise(dataset: Dataset, place: str) -> None:
