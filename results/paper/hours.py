@@ -4,8 +4,8 @@ python results/paper/hours.py        writes results/paper/hours.json
 
 A run is a million updates at the rate of its algorithm and weights in a large pack (results/speed/growth-h200.json), at
 the part of it that a grid keeps over a million updates (results/speed/grid.json). Rates are of Hopper's sizes; other
-environments take longer. What was not measured is taken to be as fast as what is nearest: CQL and TD3+BC without weights
-as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
+environments take longer. What was not measured is taken to be as fast as what is nearest: CQL and TD3+BC without
+weights as with them, OptiDICE's weights as the dual's, BC as IQL without weights.
 """
 
 from __future__ import annotations
