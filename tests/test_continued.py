@@ -11,11 +11,12 @@ import pytest
 from problems import quick_compiles, toy_dataset
 
 from winnow import kept
-from winnow.continued import _to_the_end, continued_returns
+from winnow.continued import continued_returns
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.samplers import RW, Continued
+from winnow.values import to_the_end
 
 QUICK = Continued(discount=0.9, rounds=40, steps=100, hidden=(32,))
 START, WAY, HILL, FALL = range(4)
@@ -42,7 +43,7 @@ def fork(copies: int = 40) -> tuple[Dataset, np.ndarray]:
 
 
 def test_rewards_add_up_to_the_end_of_their_episode() -> None:
-    found = _to_the_end(np.array([1.0, 2, 4, 3, 1]), np.array([3, 1, 1]), 0.5)
+    found = to_the_end(np.array([1.0, 2, 4, 3, 1]), np.array([3, 1, 1]), 0.5)
     np.testing.assert_allclose(found, [1 + 1 + 1, 2 + 2, 4, 3, 1])
 
 

@@ -19,17 +19,14 @@ from winnow.data.dataset import Dataset
 from winnow.kept import KEPT_ROWS, kept
 from winnow.nets import adam_init, adam_step, cosine, track, twins, twins_init
 from winnow.progress import Progress
+from winnow.values import BATCH, cut, in_blocks, scale_of, squared, turns
 
 if TYPE_CHECKING:
     from winnow.samplers import ODPRA
 
 FORMAT = "odpr-a-1"
 """Part of the name that a result is kept under: changed when the same settings would give another one."""
-BATCH, CHUNK, BLOCK = 256, 1_000, 65_536
-"""Rows of an update, updates between two looks at the clock, rows that are judged at a time."""
 LEARNING_RATE, TARGET_RATE = 3e-4, 0.005
-PASSES = 100
-"""Updates are cut to so many passes over the dataset: a few rows need no more."""
 
 
 def priorities(dataset: Dataset, settings: ODPRA) -> np.ndarray:
@@ -40,15 +37,14 @@ def priorities(dataset: Dataset, settings: ODPRA) -> np.ndarray:
 def _fit_all(dataset: Dataset, settings: ODPRA) -> np.ndarray:
     rows = dataset.rows()
     mean, std = dataset.obs_moments
-    # Priorities do not depend on the reward's scale: this one keeps values within ±1, where a network learns quickly.
-    scale = (1 - settings.discount) / max(float(np.abs(rows.reward).max()), 1e-12)
+    scale = scale_of(rows.reward, settings.discount)  # priorities do not depend on it
     table = (
         jnp.asarray((rows.obs - mean) / std),
         jnp.asarray((rows.next_obs - mean) / std),
         jnp.asarray(scale * rows.reward),
         jnp.asarray(1.0 - rows.terminal, jnp.float32),
     )
-    steps = min(settings.steps, PASSES * -(-len(dataset) // BATCH))
+    steps = cut(settings.steps, len(dataset))
     total = np.zeros(len(dataset))
     with Progress(settings.fits * settings.iterations * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
         bar.describe(f"{dataset.meta.name}: advantages for odpr-a")
@@ -65,11 +61,9 @@ def _fit(table: Any, settings: ODPRA, steps: int, rng: np.random.Generator, bar:
     target, weight = value, np.ones(count)
     for _ in range(settings.iterations):
         learner = (value, target, adam_init({"value": value}))
-        for low in range(0, steps, CHUNK):
-            size = min(CHUNK, steps - low)
+        for size, progress in turns(steps):
             row = rng.choice(count, (size, BATCH), p=weight / weight.sum())
-            progress = (low + np.arange(size)) / steps
-            learner = _learn(table, learner, row.astype(np.int32), progress.astype(np.float32), settings.discount)
+            learner = _learn(table, learner, row.astype(np.int32), progress, settings.discount)
             jax.block_until_ready(learner[0])
             bar.count(size)
         value, target, _ = learner
@@ -93,24 +87,16 @@ def _learn(table: Any, learner: Any, rows: Any, progress: Any, discount: float) 
         value, target, adam = learner
         row, done = now
         backup = reward[row] + discount * goes_on[row] * twins(target, following[row]).min(axis=0)
-        loss = partial(_loss, obs=obs[row], backup=backup)
+        loss = partial(squared, obs=obs[row], target=backup)
         params, adam = adam_step({"value": value}, jax.grad(loss)({"value": value}), adam, LEARNING_RATE * cosine(done))
         return (params["value"], track(target, params["value"], TARGET_RATE), adam), None
 
     return jax.lax.scan(update, learner, (rows, progress))[0]
 
 
-def _loss(params: Any, obs: Any, backup: Any) -> Any:
-    return jnp.mean(jnp.sum((twins(params["value"], obs) - backup) ** 2, axis=0))
-
-
 def _advantages(table: Any, value: Any, discount: float) -> np.ndarray:
     """r + γ V(s') − V(s) of every row, V the lesser of the two networks."""
-    parts = [
-        _judge([column[low : low + BLOCK] for column in table], value, discount)
-        for low in range(0, table[0].shape[0], BLOCK)
-    ]
-    return np.concatenate([np.asarray(part, np.float64) for part in parts])
+    return in_blocks(lambda *columns: _judge(columns, value, discount), table)
 
 
 @jax.jit

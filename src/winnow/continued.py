@@ -24,17 +24,14 @@ from winnow.data.dataset import Dataset
 from winnow.kept import KEPT_ROWS, kept
 from winnow.nets import adam_init, adam_step, cosine, twins, twins_init
 from winnow.progress import Progress
+from winnow.values import BATCH, cut, in_blocks, scale_of, squared, to_the_end, turns
 
 if TYPE_CHECKING:
     from winnow.samplers import Continued
 
 FORMAT = "continued-1"
 """Part of the name that a result is kept under: changed when the same settings would give another one."""
-BATCH, CHUNK, BLOCK = 256, 1_000, 65_536
-"""Rows of an update, updates between two looks at the clock, rows that are judged at a time."""
 LEARNING_RATE = 1e-3
-PASSES = 100
-"""Updates of a round are cut to so many passes over the dataset: a few rows need no more."""
 
 
 def continued_returns(dataset: Dataset, settings: Continued) -> np.ndarray:
@@ -45,50 +42,33 @@ def continued_returns(dataset: Dataset, settings: Continued) -> np.ndarray:
 
 def _returns(dataset: Dataset, settings: Continued) -> np.ndarray:
     rows, length, discount = dataset.rows(), dataset.episodes.length, settings.discount
-    last = np.cumsum(length) - 1
-    first = last - length + 1
-    row = np.arange(len(dataset))
-    # This scale keeps values within ±1, where a network learns quickly.
-    reward = (1 - discount) / max(float(np.abs(rows.reward).max()), 1e-12) * rows.reward.astype(np.float64)
-    stored = _to_the_end(reward, length, discount)
+    first, number, row = dataset.episodes.start, dataset.episode, np.arange(len(dataset))
+    last = first + length - 1
+    reward = scale_of(rows.reward, discount) * rows.reward.astype(np.float64)
+    stored = to_the_end(reward, length, discount)
     goes_on = 1.0 - rows.terminal
-    bootstrap = discount ** (np.repeat(last, length) - row + 1) * np.repeat(goes_on[last], length)
+    bootstrap = discount ** (last[number] - row + 1) * goes_on[last][number]
     mean, std = dataset.obs_moments
     obs, following = jnp.asarray((rows.obs - mean) / std), (rows.next_obs - mean) / std
     rng = np.random.default_rng(settings.seed)
     params = {"value": twins_init(jax.random.key(settings.seed), (obs.shape[1], *settings.hidden, 1))}
     target = stored  # nothing follows, in the first round
-    steps = min(settings.steps, PASSES * -(-len(dataset) // BATCH))
+    steps = cut(settings.steps, len(dataset))
     with Progress(settings.rounds * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
         bar.describe(f"{dataset.meta.name}: values for continued returns")
         for _ in range(settings.rounds):
             learner, aim = (params, adam_init(params)), jnp.asarray(target, jnp.float32)
-            for low in range(0, steps, CHUNK):
-                size = min(CHUNK, steps - low)
+            for size, progress in turns(steps):
                 drawn = rng.integers(0, len(dataset), (size, BATCH)).astype(np.int32)
-                progress = ((low + np.arange(size)) / steps).astype(np.float32)
                 learner = jax.block_until_ready(_fit(learner, obs, aim, drawn, progress))
                 bar.count(size)
             params = learner[0]
-            target = stored + bootstrap * np.repeat(_values(params, following[last]), length)
-    followed = row - np.repeat(first, length) + 1
-    later = discount**followed * np.append(stored[1:], 0.0) * (row < np.repeat(last, length))
-    worth = np.repeat(stored[first], length) - later + discount**followed * goes_on * _values(params, following)
-    late = followed > np.repeat(length, length) / 2
-    return np.bincount(dataset.episode, worth * late) / np.bincount(dataset.episode, late)
-
-
-def _to_the_end(reward: np.ndarray, length: np.ndarray, discount: float) -> np.ndarray:
-    """[rows] discounted sums of the reward from each row to the last of its episode."""
-    found, total = np.empty_like(reward), np.zeros(len(length))
-    last = np.cumsum(length) - 1
-    order = np.argsort(-length, kind="stable")
-    count = np.searchsorted(np.sort(-length), -np.arange(1, length.max() + 1), side="right")  # episodes so long
-    for back in range(int(length.max())):
-        longer = order[: count[back]]
-        total[longer] = reward[last[longer] - back] + discount * total[longer]
-        found[last[longer] - back] = total[longer]
-    return found
+            target = stored + bootstrap * _values(params, following[last])[number]
+    followed = row - first[number] + 1
+    later = discount**followed * np.append(stored[1:], 0.0) * (row < last[number])
+    worth = stored[first][number] - later + discount**followed * goes_on * _values(params, following)
+    late = followed > length[number] / 2
+    return np.bincount(number, worth * late) / np.bincount(number, late)
 
 
 @jax.jit
@@ -98,19 +78,15 @@ def _fit(learner: Any, obs: Any, target: Any, rows: Any, progress: Any) -> Any:
     def update(learner: Any, now: Any) -> tuple[Any, None]:
         params, adam = learner
         row, done = now
-
-        def loss(params: Any) -> Any:
-            return jnp.mean(jnp.sum((twins(params["value"], obs[row]) - target[row]) ** 2, axis=0))
-
-        return adam_step(params, jax.grad(loss)(params), adam, LEARNING_RATE * cosine(done)), None
+        grads = jax.grad(squared)(params, obs[row], target[row])
+        return adam_step(params, grads, adam, LEARNING_RATE * cosine(done)), None
 
     return jax.lax.scan(update, learner, (rows, progress))[0]
 
 
 def _values(params: Any, obs: np.ndarray) -> np.ndarray:
     """V of every observation, the mean of both networks, within what rewards can add up to."""
-    parts = [_judge(params, obs[low : low + BLOCK]) for low in range(0, len(obs), BLOCK)]
-    return np.clip(np.concatenate([np.asarray(part, np.float64) for part in parts]), -1, 1)
+    return np.clip(in_blocks(lambda block: _judge(params, block), [obs]), -1, 1)
 
 
 @jax.jit

@@ -125,12 +125,8 @@ class ODPRA:
     """Of the fits. It is not the run's: all seeds of a run draw alike."""
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
-        for name in ("iterations", "steps", "fits"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"sampler.{name} is {getattr(self, name)}; it must be at least 1")
-        for name, low, high in (("deviation", 0, np.inf), ("least", 0, 1), ("discount", 0, 1)):
-            if not low <= getattr(self, name) < high:
-                raise BadInput(f"sampler.{name} is {getattr(self, name)}; it must be at least {low} and below {high}")
+        _need_counts(self, "iterations", "steps", "fits")
+        _need_within(self, deviation=(0, np.inf), least=(0, 1), discount=(0, 1))
         from winnow.advantages import priorities, spread
 
         return spread(priorities(dataset, self), self.deviation, self.least)
@@ -162,15 +158,11 @@ class Continued:
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
         _need_episodes(dataset, "continued")
-        for name in ("rounds", "steps"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"sampler.{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 <= self.discount < 1:
-            raise BadInput(f"sampler.discount is {self.discount}; it must be at least 0 and below 1")
+        _need_counts(self, "rounds", "steps")
+        _need_within(self, discount=(0, 1))
+        _need_heat(self.temperature, "continued")
         from winnow.continued import continued_returns
 
-        if not self.temperature > 0:
-            raise BadInput(f"sampler.temperature is {self.temperature}; continued needs one above 0")
         score = continued_returns(dataset, self)
         # A few pieces end where V was hardly fitted; they may not set the scale.
         ends = np.quantile(np.repeat(score, dataset.episodes.length), (0.05, 0.995), method="nearest")
@@ -223,9 +215,25 @@ def _need_episodes(dataset: Dataset, name: str) -> None:
         )
 
 
-def _boltzmann(dataset: Dataset, score: np.ndarray, temperature: float, name: str) -> np.ndarray:
+def _need_counts(sampler: Sampler, *names: str) -> None:
+    for name in names:
+        if getattr(sampler, name) < 1:
+            raise BadInput(f"sampler.{name} is {getattr(sampler, name)}; it must be at least 1")
+
+
+def _need_within(sampler: Sampler, **ranges: tuple[float, float]) -> None:
+    for name, (low, high) in ranges.items():
+        if not low <= getattr(sampler, name) < high:
+            raise BadInput(f"sampler.{name} is {getattr(sampler, name)}; it must be at least {low} and below {high}")
+
+
+def _need_heat(temperature: float, name: str) -> None:
     if not temperature > 0:
         raise BadInput(f"sampler.temperature is {temperature}; {name} needs one above 0")
+
+
+def _boltzmann(dataset: Dataset, score: np.ndarray, temperature: float, name: str) -> np.ndarray:
+    _need_heat(temperature, name)
     weight = np.repeat(np.exp((_unit(score, dataset.returns) - 1) / temperature), dataset.episodes.length)
     return weight / weight.sum()
 

@@ -27,6 +27,7 @@ from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
 from winnow.types import Array
+from winnow.values import scale_of, to_the_end
 
 MARGIN = 0.1
 """How far a policy's value may lie above all returns of the log, in units of their range."""
@@ -133,7 +134,7 @@ def evaluate(
     mean, std = log.obs_moments
     centre, half = action_transform(log)
     rows = log.rows()
-    scale = (1 - settings.discount) / max(float(np.abs(rows.reward).max()), 1e-12)
+    scale = scale_of(rows.reward, settings.discount)
     low, high = bounds(log, settings)
     index, count = resamples(log, settings.fits, settings.seed)
     standard = lambda obs: jnp.asarray((obs - mean) / std, jnp.float32)  # noqa: E731
@@ -218,16 +219,9 @@ def bounds(log: Dataset, settings: FQE) -> tuple[float, float]:
 
 def returns_to_go(log: Dataset, discount: float) -> np.ndarray:
     """[rows] discounted return from each row on. A recording that was cut goes on as its episode went on average."""
-    table, reward = log.episodes, log.reward.astype(np.float64)
+    table = log.episodes
     tail = np.where(table.terminated, 0.0, log.returns / table.length / (1 - discount))
-    found = np.empty(len(log))
-    value = np.zeros(len(table))
-    for back in range(int(table.length.max())):  # all episodes together, from their last steps
-        going = np.flatnonzero(table.length > back)
-        row = table.start[going] + table.length[going] - 1 - back
-        value[going] = reward[row] + discount * (value[going] if back else tail[going])
-        found[row] = value[going]
-    return found
+    return to_the_end(log.reward.astype(np.float64), table.length, discount, tail)
 
 
 def resamples(log: Dataset, fits: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
