@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 
 import jax
 from accelerator import measure, ready
-from shapes import OBS, pack, table, walk
+from shapes import ACTION, OBS, pack, table, walk
 
 from winnow.envs import cores_here
 from winnow.pack import Pack
 from winnow.programs import Precision
 
-TOGETHER = 4
-"""Packs that are compiled side by side for an accelerator."""
+TOGETHER = 8
+"""Packs that are compiled side by side for an accelerator, where there are as many cores."""
+BOTH: tuple[Precision, ...] = ("half", "default")
 Kept = dict[str, Any]
 AXES = {"runs": "runs in a pack", "rows": "rows", "obs": "numbers in an observation", "width": "width of both layers"}
 
@@ -45,6 +46,7 @@ class Point(NamedTuple):
     obs: int = OBS
     width: int = 256
     precision: Precision | None = None
+    actions: int = ACTION
 
 
 def accelerator_plan() -> list[Point]:
@@ -54,11 +56,12 @@ def accelerator_plan() -> list[Point]:
         Point(256, method="dual-aw"),
         Point(256, method="uniform"),
         Point(64, "cql"),
-        *(Point(runs, precision=precision) for runs in (64, 32) for precision in ("default", "half")),
+        *(Point(runs, precision=how) for runs in (64, 32) for how in BOTH),
         *(Point(64, rows=rows) for rows in (10, 0.1)),
         *(Point(32, width=width) for width in (1024, 64, 512)),
         *(Point(64, obs=obs) for obs in (111, 27, 17)),
-        *(Point(16, precision=precision) for precision in ("half", "default")),
+        *(Point(runs, name, precision=how) for runs in (16, 8) for name in ("iql", "cql") for how in BOTH),
+        *(Point(16, name, obs=45, actions=24, precision=how) for name in ("iql", "cql") for how in BOTH),
     ]
 
 
@@ -118,7 +121,8 @@ def main() -> None:
     found: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "points": []}
     found |= {"cores": cores_here(), "load before": os.getloadavg()[0]}
     if words.after:
-        found["points"] = json.loads(words.after.read_text(encoding="utf-8"))["points"]
+        kept = json.loads(words.after.read_text(encoding="utf-8"))["points"]
+        found["points"] = [{"actions": ACTION} | one for one in kept]
     print(found["device"], "jax", found["jax"], flush=True)
     data = functools.lru_cache(4)(walk)
 
@@ -126,7 +130,7 @@ def main() -> None:
         return round(words.rows * point.rows)
 
     def begin(point: Point) -> tuple[Pack, dict[str, Any]]:
-        what = [data(rows(point), point.obs)], point.algorithm, point.method, point.runs
+        what = [data(rows(point), point.obs, point.actions)], point.algorithm, point.method, point.runs
         how = {"width": point.width, "precision": point.precision}
         return ready(lambda: pack(*what, **how), turn(point, cpu))
 
@@ -139,8 +143,8 @@ def main() -> None:
         left -= len(group)
         group = [point for point in group if not measured(point, rows(point), found["points"])]
         for point in group:
-            data(rows(point), point.obs)
-        with ThreadPoolExecutor(TOGETHER) as threads:
+            data(rows(point), point.obs, point.actions)
+        with ThreadPoolExecutor(min(TOGETHER, cores_here())) as threads:
             packs = list(threads.map(begin, group))
         for point in group:
             packed, kept = packs.pop(0)
@@ -154,7 +158,8 @@ def main() -> None:
 
 
 def line(seconds: float, one: Kept) -> str:
-    what = f"{one['runs']} × {one['algorithm']} {one['method']}, {one['rows']:,} rows of {one['obs']}, 2×{one['width']}"
+    sizes = f"{one['rows']:,} rows of {one['obs']} and {one['actions']}, 2×{one['width']}"
+    what = f"{one['runs']} × {one['algorithm']} {one['method']}, {sizes}"
     before = f"{one['set-up, s']:.1f} and {one['first turn, s']:.1f} s before"
     return f"{seconds:5.0f} s: {what}, {one['precision']}: {one['run-steps/s']:,.0f} run-steps/s ({before})"
 

@@ -35,7 +35,7 @@ from winnow.weighters import Density, NoWeights
 
 WIDTH, ROWS = 128, 96  # no whole block of rows: the rest is filled up
 
-sizes = pytest.mark.parametrize(("inputs", "outputs"), [(11, 1), (14, 3), (16, 18)])
+sizes = pytest.mark.parametrize(("inputs", "outputs"), [(11, 1), (14, 3), (16, 18), (69, 48), (119, 1)])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -152,7 +152,7 @@ def test_twins_in_lanes_through_the_kernels(kernels: Callable[..., None]) -> Non
 
 
 @pytest.mark.parametrize(
-    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (64, 128, 128, 1), (11, 128, 128, 33), (3, 8, 8, 8, 1)]
+    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (128, 128, 128, 1), (11, 128, 128, 65), (3, 8, 8, 8, 1)]
 )
 def test_networks_of_other_shapes_stay_plain(shape: tuple[int, ...]) -> None:
     layers = mlp_init(jax.random.key(0), shape)

@@ -9,20 +9,23 @@
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
 #     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
 #     td3bc-expert   the same sets, TD3+BC, six methods
+#     iql-shares     σ 1 and 50 % of the expert in all four environments
+#     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
+#     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
+#     td3bc-studies  less conservatism and state weights, TD3+BC
 #
 # Chosen, and not run yet:
 #
-#     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-medium     σ 5 and 10 % of the medium policy in all four environments
 #     iql-small      the eight small sets
 #     cql-expert     the sets of iql-expert, CQL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-medium, iql-small or cql-expert}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-medium, iql-small, cql-expert, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here
+STEPS=${STEPS:-200000} # 100000 for what is kept here, 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES="mixed diverse"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
@@ -39,6 +42,11 @@ case $GRID in
   iql-medium) words="$PIECES --levels medium --algorithms iql --shares 5,10 $SHORT $FEW" ;;
   iql-small) words="small --algorithms iql $SHORT $FEW" ;;
   cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
+  iql-studies)
+    words="study:lambda study:forms study:conservatism study:terminal study:state-weight study:temperature study:filtering
+      study:baselines --algorithms iql --environments hopper --shares 5,10 $SHORT" ;;
+  cql-studies) words="optidice-w study:lambda study:conservatism study:reg-only --algorithms cql --environments hopper $SHORT" ;;
+  td3bc-studies) words="study:conservatism study:state-weight --algorithms td3bc --environments hopper $SHORT" ;;
   *) echo "there is no grid $GRID" >&2; exit 2 ;;
 esac
 export WINNOW_DATA=${WINNOW_DATA:-$WORK/data} MUJOCO_GL=disable

@@ -27,7 +27,7 @@ Layers = Sequence[Mapping[str, Any]]
 
 LARGEST = 65504.0
 """The largest half float."""
-MOST_INPUTS, MOST_OUTPUTS = 63, 32
+MOST_INPUTS, MOST_OUTPUTS = 127, 64
 """More would need more of the chip's shared memory than was tried."""
 
 
@@ -40,6 +40,7 @@ class Blocks:
     warps: int = 8
     stages: int = 4
     units: int = 128  # of the first layer, for one program on the way back
+    fewer: int = 64  # of them where there are more than 63 inputs, whose gradient takes as many registers
     some: int = 32  # rows at a time there
     wide: int = 256  # units of the second layer at a time there
     back_warps: int = 8
@@ -175,7 +176,7 @@ def _back_weights(x: Array, hidden: Array, first: Array, second: Array, w3: Arra
     width = second.shape[1]
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((inputs, width), (width,))]
     shapes.append(jax.ShapeDtypeStruct(second.shape, BLOCKS.gradient))
-    programs = second.shape[0] // BLOCKS.units
+    programs = second.shape[0] // _units(x)
     call = _call(_back_weights_kernel, programs, shapes, BLOCKS.back_warps, BLOCKS.back_stages)
     return call(x, hidden, first, second, w3, dy)
 
@@ -193,7 +194,7 @@ def _back_weights_kernel(
 ) -> None:
     """A block of the first layer's units, with the weights to them and from them. Units go down and rows across, so
     that each product feeds the next one."""
-    size, width, outputs = BLOCKS.units, second_ref.shape[1], dy_ref.shape[1]
+    size, width, outputs = _units(x_ref), second_ref.shape[1], dy_ref.shape[1]
     begin = pl.program_id(0) * size
     units = pl.ds(begin, size)
     wide = min(BLOCKS.wide, width)
@@ -229,6 +230,10 @@ def _back_weights_kernel(
     db1_ref[units] = jnp.sum(jnp.where(column == ones, d1, 0.0), axis=1)
     for part, total in zip(parts, dw2, strict=True):
         dw2_ref[units, part] = (total * (top_dy * top_w3)).astype(dw2_ref.dtype)
+
+
+def _units(x: Any) -> int:
+    return BLOCKS.units if x.shape[1] <= 64 else BLOCKS.fewer
 
 
 def _back_last(hidden: Array, w3: Array, dy: Array) -> Any:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Arena, Rows
-from winnow.data.scaling import Scaling, action_transform, reward_transform, unit_transform
+from winnow.data.scaling import Scaling, reward_transform
 from winnow.errors import BadInput
 from winnow.runs import Drawn, Run, probabilities
 from winnow.samplers import alias_table
@@ -67,42 +67,49 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
             size += arena.slots
     if size >= 2**31:
         raise BadInput(f"these runs read {size:,} rows, a pack's tables count to {2**31:,}; train on fewer datasets")
-    slot, episode, start, alias, often = (_Stretches() for _ in range(5))
+    slot, episode, start, keep, other, often = (_Stretches() for _ in range(6))
     with_frequency = getattr(runs[0].weighter, "reads_frequency", False)
     known = drawn or probabilities(runs)
+    read: dict[int, dict[str, Any]] = {}  # what lanes of one dataset share, and what those that draw alike do
+    drawn_from: dict[Hashable, int] = {}
     lanes: list[Lane] = []
     for run in runs:
         data = run.dataset
-        moved = np.asarray([arenas[arena] for arena in data.arenas]) - data.arena_offsets[:-1]
-        block = np.repeat(moved[data.episodes.arena], data.episodes.length)
-        first_row = slot.add(id(data), lambda d=data, b=block: (d.slot + b).astype(np.int32))
-        if with_episodes:
-            episode.add(id(data), lambda d=data: d.episode.astype(np.int32))
-        where = block if not data.has_episodes else moved[data.episodes.arena]
-        first_start = start.add(id(data), lambda d=data, w=where: (d.start_slot + w).astype(np.int32))
-        first_alias = alias.add(run.drawing, lambda p=known[run.drawing]: alias_table(p))
-        if with_frequency:
-            often.add(run.drawing, lambda p=known[run.drawing]: (len(p) * p).astype(np.float32))
-        mean, std = data.obs_moments
-        shift, scale = (mean, std) if run.algorithm.standardise else (np.zeros_like(mean), np.ones_like(std))
-        centre, half = action_transform(data)
-        lane: dict[str, Any] = {
+        if id(data) not in read:
+            moved = np.asarray([arenas[arena] for arena in data.arenas]) - data.arena_offsets[:-1]
+            of_episode = moved[data.episodes.arena]
+            of_row = np.repeat(of_episode, data.episodes.length)
+            if with_episodes:
+                episode.add(data.episode)
+            mean, std, centre, half, unit = Scaling.of(data)
+            read[id(data)] = {
+                "first_row": np.int32(slot.add(data.slot + of_row)),
+                "rows": np.int32(len(data)),
+                "first_start": np.int32(start.add(data.start_slot + (of_episode if data.has_episodes else of_row))),
+                "starts": np.int32(len(data.start_slot)),
+                "mean": mean,
+                "std": std,
+                "unit": np.array(unit, np.float32),
+                "action_centre": centre,
+                "action_half": half,
+            }
+        if run.drawing not in drawn_from:
+            table = alias_table(known[run.drawing])
+            drawn_from[run.drawing] = keep.add(table.keep)
+            other.add(table.other)
+            if with_frequency:
+                often.add(len(data) * known[run.drawing])
+        mine = read[id(data)]
+        plain = np.zeros_like(mine["mean"]), np.ones_like(mine["std"])
+        shift, scale = (mine["mean"], mine["std"]) if run.algorithm.standardise else plain
+        lane: dict[str, Any] = mine | {
             "key": jax.random.key_data(jax.random.key(run.seed)),
             "algorithm": run.algorithm,
             "weighter": run.weighter,
-            "first_row": np.int32(first_row),
-            "rows": np.int32(len(data)),
-            "first_start": np.int32(first_start),
-            "starts": np.int32(len(data.start_slot)),
-            "first_alias": np.int32(first_alias),
-            "mean": mean,
-            "std": std,
+            "first_alias": np.int32(drawn_from[run.drawing]),
             "shift": shift,
             "scale": scale,
             "reward": np.array(reward_transform(data, run.algorithm.reward_scaling), np.float32),
-            "unit": np.array(unit_transform(data), np.float32),
-            "action_centre": centre,
-            "action_half": half,
         }
         lanes.append(Lane(**lane))
 
@@ -114,36 +121,40 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         action=arena_column("action", np.float32),
         reward=arena_column("reward", np.float32),
         terminal=arena_column("terminal", np.float32),
-        slot=jnp.asarray(slot.flat()),
-        episode=jnp.asarray(episode.flat() if with_episodes else np.zeros(0, np.int32)),
-        start=jnp.asarray(start.flat()),
-        keep=jnp.asarray(np.concatenate([table.keep for table in alias.parts])),
-        other=jnp.asarray(np.concatenate([table.other for table in alias.parts])),
-        frequency=jnp.asarray(often.flat() if with_frequency else np.zeros(0, np.float32)),
+        slot=slot.flat(np.int32),
+        episode=episode.flat(np.int32),
+        start=start.flat(np.int32),
+        keep=keep.flat(np.float32),
+        other=other.flat(np.int32),
+        frequency=often.flat(np.float32),
     )
-    stacked: Any = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *lanes)
+    stacked: Any = jax.tree.map(_stack, *lanes)
     return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))
 
 
+def _stack(*leaves: Any) -> Array:
+    """One array of what many lanes have. It is put together here: a device would compile a program for every number
+    of lanes."""
+    together = np.stack([np.asarray(leaf) for leaf in leaves])
+    return jnp.asarray(together, jax.dtypes.canonicalize_dtype(together.dtype))
+
+
 class _Stretches:
-    """Arrays laid end to end, each once for its name."""
+    """Arrays laid end to end."""
 
     def __init__(self) -> None:
-        self.parts: list[Any] = []
-        self._begins: dict[Hashable, int] = {}
+        self.parts: list[np.ndarray] = []
         self._size = 0
 
-    def add(self, name: Hashable, make: Any) -> int:
-        """Where the array with this name begins; it is made if it is new."""
-        if name not in self._begins:
-            part = make()
-            self.parts.append(part)
-            self._begins[name] = self._size
-            self._size += len(part[0]) if isinstance(part, tuple) else len(part)
-        return self._begins[name]
+    def add(self, part: np.ndarray) -> int:
+        """Where the array begins."""
+        begin = self._size
+        self.parts.append(part)
+        self._size += len(part)
+        return begin
 
-    def flat(self) -> np.ndarray:
-        return np.concatenate(self.parts)
+    def flat(self, dtype: Any) -> Array:
+        return jnp.asarray(np.concatenate([np.zeros(0, dtype), *(np.asarray(part, dtype) for part in self.parts)]))
 
 
 def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, progress: Array) -> Batch:

@@ -30,7 +30,7 @@ from winnow.programs import (
     start_learners,
 )
 from winnow.runs import Drawn, Run
-from winnow.types import State
+from winnow.types import Spec, State
 
 
 class Pack:
@@ -58,18 +58,8 @@ class Pack:
         self.since = 0  # steps in the sums
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
         self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn)
-        first = runs[0].spec
-        self.spec = first._replace(rows=max(len(run.dataset) for run in runs))
-        start = jax.jit(start_learners, static_argnames=("spec", "batch_size", "stamp"))
-        stamp = getattr(runs[0].weighter, "stamp", None)
-        self.learners: Learner = start(self.tables, self.lanes, spec=self.spec, batch_size=batch_size, stamp=stamp)
-
-    @cached_property
-    def _advance(self) -> Any:
-        # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a
-        # length that may vary lets progress be shown as often as one likes.
-        static = ("batch_size", "precision", *(() if jax.default_backend() == "cpu" else ("count",)))
-        return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
+        self.spec = _spec(runs)
+        self.learners: Learner = _starting()(self.tables, self.lanes, **_start_words(runs, batch_size))
 
     @cached_property
     def _refresh(self) -> Any:
@@ -81,7 +71,7 @@ class Pack:
 
         def go(lanes: Lane, learners: Learner) -> Learner:
             how = {"batch_size": self.batch_size, "precision": self.precision}
-            return self._advance(self.tables, lanes, learners, first, total, count=count, **how)
+            return _advancing()(self.tables, lanes, learners, first, total, count=count, **how)
 
         if self.block >= len(self.runs):
             self.learners = go(self.lanes, self.learners)
@@ -116,6 +106,37 @@ class Pack:
         """[rows] log w of every row of one run's dataset, up to a constant."""
         lane, learner = self.lane(number)
         return _scores(self.tables, lane, learner.weighter, len(self.runs[number].dataset))
+
+
+def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int) -> tuple[Any, Any]:
+    """The programs of a pack on an accelerator, for its first states and for `count` steps, from shapes alone: to
+    compile them before the pack is made, and to ask what they take. Their `jaxpr` tells, and `lower().compile()`."""
+    with_episodes = bool(getattr(runs[0].weighter, "refreshes", False))
+    tables, lanes = lay_out(runs, with_episodes=with_episodes)
+    start = _starting().trace(tables, lanes, **_start_words(runs, batch_size))
+    learners, step = start.out_info, (jnp.asarray(0), jnp.asarray(steps))
+    how = {"batch_size": batch_size, "precision": best_precision(len(runs))}
+    return start, _advancing(fixed=True).trace(tables, lanes, learners, *step, count=count, **how)
+
+
+def _starting() -> Any:
+    return jax.jit(start_learners, static_argnames=("spec", "batch_size", "stamp"))
+
+
+def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:
+    return {"spec": _spec(runs), "batch_size": batch_size, "stamp": getattr(runs[0].weighter, "stamp", None)}
+
+
+def _spec(runs: Sequence[Run]) -> Spec:
+    return runs[0].spec._replace(rows=max(len(run.dataset) for run in runs))
+
+
+def _advancing(fixed: bool | None = None) -> Any:
+    # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a length
+    # that may vary lets progress be shown as often as one likes.
+    fixed = jax.default_backend() != "cpu" if fixed is None else fixed
+    static = ("batch_size", "precision", *(("count",) if fixed else ()))
+    return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
 
 
 def log_weights(run: Run, weighter: State, drawn: Drawn | None = None) -> np.ndarray:

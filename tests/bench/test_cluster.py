@@ -153,7 +153,7 @@ def test_a_dry_run_reckons_with_the_clusters_devices(two, tmp_path, capsys):
     assert main(line) == 0
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said
-    assert "on 2 × cpu of the cluster (measured on one of them), without evaluation and checkpoints" in said
+    assert "of training on 2 × cpu of the cluster (measured on one of them); checkpoints are not counted" in said
     assert not (tmp_path / "new").exists()
     assert not library.is_initialized()
 

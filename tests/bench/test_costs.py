@@ -9,10 +9,12 @@ import jax
 import pytest
 from bench.tiny import planned
 
-from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, table_bytes
+from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, playing, table_bytes
 from winnow.bench.plan import How, Planned, grid
 from winnow.bench.shelf import Shelf, make_ready
 from winnow.bench.suites import entries
+from winnow.errors import BadInput
+from winnow.evaluation import place
 from winnow.pack import Pack
 from winnow.runs import Run
 
@@ -46,7 +48,8 @@ def test_bytes_are_those_of_a_real_pack(pack):
         )
         assert len({id(arena) for data in datasets.values() for arena in data.arenas}) == 3  # shared by the mixtures
     kept = size((made.learners.weighter, made.learners.algorithm)) / len(pack)
-    assert Costs(jax.devices()[0]).of_a_run(pack[0]) == pytest.approx(4 * kept, rel=0.01)
+    reckoned = Costs(jax.devices()[0]).memory(pack) - table_bytes(pack)
+    assert reckoned / len(pack) == pytest.approx(4 * kept, rel=0.01)
 
 
 def test_what_runs_share_counts_once():
@@ -63,11 +66,22 @@ def test_a_programs_workings_are_asked_of_the_compiler(pack):
     assert 32 * 16 * 4 < Costs(jax.devices()[0])._workings(pack[0]) < 1_000_000  # more than a batch of activations
 
 
+@pytest.mark.parametrize("algorithm", ["iql", "cql"])
+def test_no_program_works_with_more_than_is_thought_at_first(algorithm):
+    costs = Costs(jax.devices()[0])
+    run = planned(algorithm, methods=["dw-aw"], sweeps=[])[0]
+    assert costs._workings(run) < costs._most(run) < 100 * costs._workings(run)
+
+
+def fixed(monkeypatch: pytest.MonkeyPatch, workings: int, most: int = 10**12) -> None:
+    monkeypatch.setattr(Costs, "_workings", lambda self, run, count=4: workings)
+    monkeypatch.setattr(Costs, "_most", lambda self, run: most)
+
+
 def test_an_accelerator_is_filled_up_to_a_margin(monkeypatch):
     runs = grid(entries(["mixed"]), ["iql"], ["dw-aw"], 3, How())[:24]
-    monkeypatch.setattr(Costs, "_workings", lambda self, run: 10_000_000)
-    one = Costs(Card(0)).of_a_run(runs[0])
-    assert one > 10_000_000
+    fixed(monkeypatch, 10_000_000)
+    one = Costs(Card(0))._kept(runs[0]) + 10_000_000
     limit = int((table_bytes(runs) + 100.5 * one) / MARGIN)
     assert Costs(Card(limit)).fitting(runs) == 100
     assert Costs(Card(limit, used=50 * one)).fitting(runs) == 50
@@ -76,9 +90,31 @@ def test_an_accelerator_is_filled_up_to_a_margin(monkeypatch):
     assert Costs(jax.devices()[0]).fitting(runs) <= ON_A_CPU
 
 
-def test_weights_that_are_kept_for_every_row_count(monkeypatch):
-    monkeypatch.setattr(Costs, "_workings", lambda self, run: 0)
+def test_where_there_is_room_enough_the_compiler_is_not_asked(monkeypatch):
+    runs = grid(entries(["mixed"]), ["iql"], ["dw-aw"], 3, How())[:24]
+    fixed(monkeypatch, 10_000_000, most=50_000_000)
+    one = Costs(Card(0))._kept(runs[0]) + 50_000_000
+    monkeypatch.setattr(Costs, "_workings", lambda self, run, count=4: pytest.fail("asked"))
+    assert Costs(Card(int((table_bytes(runs) + 24.5 * one) / MARGIN))).fitting(runs) == 24
+
+
+def test_weights_that_are_kept_for_every_row_count():
     sweep = ["weighter.average=row,trajectory"]
     row, trajectory = grid(entries(["hopper-random-expert-5%"]), ["iql"], ["dual-aw"], 1, How(), sweep)
-    more = Costs(Card(0)).of_a_run(trajectory) - Costs(Card(0)).of_a_run(row)
-    assert more == 2 * 4 * 1_000_000
+    assert Costs(Card(0))._kept(trajectory) - Costs(Card(0))._kept(row) == 2 * 4 * 1_000_000
+
+
+def test_an_environment_that_is_not_here_is_named_and_the_others_are_counted(monkeypatch):
+    def missing(environment: str, spec: Any) -> Any:
+        if environment == "ant":
+            raise BadInput("ant: is not here")
+        return place(environment, spec)
+
+    monkeypatch.setattr("winnow.bench.costs.place", missing)
+    sets = ["hopper-random-expert-5%", "ant-random-expert-5%"]
+    told: list[str] = []
+    found = playing([grid(entries(sets), ["bc"], ["uniform"], 1, How(100))], told.append)
+    assert found.unknown == {"ant": "ant: is not here"}
+    assert told == ["hopper", "ant"]
+    alone = playing([grid(entries(sets[:1]), ["bc"], ["uniform"], 8, How(100))])
+    assert 2 < alone.seconds / found.seconds < 32  # 8 times the episodes; the machine may be busy

@@ -146,6 +146,7 @@ def count(capsys: pytest.CaptureFixture[str], *words: str) -> int:
         (["study:lambda", "study:forms"], 3 * (4 * 2 * (24 + 1))),  # the code's form is the grid of λ
         (["study:temperature", "--environments", "hopper", "--algorithms", "cql", "--seeds", "1"], 10 * 6),
         (["optidice-w"], 60),
+        (["study:lambda", "study:baselines", "--shares", "10", "--algorithms", "iql", "--seeds", "1"], 2 * 7),
         (["study:reg-only", "--sweep", "weighter.hidden=16x16,32x32", "--seeds", "1"], 2 * (1 + 3 * 2)),
     ],
 )

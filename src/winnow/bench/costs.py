@@ -5,24 +5,33 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from winnow.bench.plan import Planned, cut
 from winnow.data.names import parse
-from winnow.envs import cores_here
-from winnow.pack import Pack
-from winnow.programs import advance
+from winnow.envs import Environment, cores_here, shape
+from winnow.errors import BadInput
+from winnow.evaluation import place
+from winnow.games import play
+from winnow.pack import Pack, traced
 from winnow.runs import Run
+from winnow.samplers import Uniform
 from winnow.types import Spec
 
 MARGIN = 0.85
 """The part of an accelerator's memory that packs may fill by this reckoning: programs and fragments take some too."""
 ON_A_CPU = 16
 """Runs in one pack at the most where they do not step together anyway."""
+TURN = 100
+"""Steps that an accelerator is measured with at a time: its programs are compiled for a number of steps."""
+AHEAD = 8
+"""Packs whose programs are compiled side by side for a dry run on an accelerator."""
 UNKNOWN_ROWS = 2_000_000
 """Rows that a file of D4RL is taken to hold before it is opened: as many as the largest."""
 
@@ -41,15 +50,26 @@ class Costs:
 
     def memory(self, pack: Sequence[Planned]) -> int:
         """Bytes that a pack takes on the device."""
-        return table_bytes(pack) + len(pack) * self.of_a_run(_longest(pack))
+        run = _longest(pack)
+        each = 2 * self._kept(run) if self.on_cpu else self._kept(run) + self._workings(run, len(pack))
+        return table_bytes(pack) + len(pack) * each
 
     def fitting(self, pack: Sequence[Planned]) -> int:
-        """How many runs of a pack fit into the device's memory, at least one."""
+        """How many runs of a pack fit into the device's memory, at least one.
+
+        On a CPU runs go through the program one by one: what counts is their states, which are copied as they are put
+        together again.
+        """
         free = self._free()
         if free is None:
             return len(pack)
-        fits = max(1, int(free - table_bytes(pack)) // self.of_a_run(_longest(pack)))
-        return min(fits, ON_A_CPU) if self.on_cpu else fits
+        free, run = free - table_bytes(pack), _longest(pack)
+        kept = self._kept(run)
+        if self.on_cpu:
+            return max(1, min(free // (2 * kept), ON_A_CPU))
+        if len(pack) * (kept + self._most(run)) <= free:
+            return len(pack)  # without asking the compiler, which takes its time
+        return max(1, free // (kept + self._workings(run)))
 
     def _free(self) -> int | None:
         if self.on_cpu:
@@ -57,38 +77,41 @@ class Costs:
         said = self.device.memory_stats()
         return int(MARGIN * said["bytes_limit"]) - said["bytes_in_use"] if said else None
 
-    def of_a_run(self, run: Planned) -> int:
-        """Bytes that one run of a pack takes: its state, a copy that is being written to disk, and a step's workings.
-
-        An accelerator's workings are those that the compiler has set aside for a pack of 4. On a CPU runs go through
-        the program one by one: what counts is their states, which are copied as they are put together again.
-        """
-        key = run.shape, run.how.batch_size, run.entry.rows
+    def _kept(self, run: Planned) -> int:
+        """Bytes of a run's state, and of a copy that is being written to disk."""
+        key = "kept", run.shape, run.entry.rows
         if key not in self._bytes:
             spec = Spec(*run.entry.sizes, run.entry.rows or UNKNOWN_ROWS)
             state = jax.eval_shape(
                 lambda key: (run.weighter.init(key, spec), run.algorithm.init(key, spec)), jax.random.key(0)
             )
-            size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-            self._bytes[key] = 4 * size if self.on_cpu else 2 * size + self._workings(run)
+            self._bytes[key] = 2 * sum(_bytes(leaf) for leaf in jax.tree.leaves(state))
+        return self._bytes[key]
+
+    def _most(self, run: Planned) -> int:
+        """More bytes than a step of a run works with: as if all that it computes were kept, and that twice."""
+        key = "most", run.shape, run.how.batch_size
+        if key not in self._bytes:
+            self._bytes[key] = 2 * _made(self._programs(run, 1)[1].jaxpr.jaxpr)
         return self._bytes[key]
 
     def _workings(self, run: Planned, count: int = 4) -> int:
-        pack = self._stand_in(run, count)
-        program = jax.jit(advance, static_argnames=("batch_size", "count"), donate_argnames=("learners",))
-        step = jnp.asarray(0), jnp.asarray(run.how.steps)
-        with jax.default_device(self.device):
-            made = program.lower(
-                pack.tables, pack.lanes, pack.learners, *step, count=100, batch_size=run.how.batch_size
-            ).compile()
-        found = made.memory_analysis()
-        return -(-int(found.temp_size_in_bytes) // count) if found else 0
+        """Bytes that a step of a run works with: its part of what the compiler has set aside for a pack of `count`."""
+        key = "workings", run.shape, run.how.batch_size, count
+        if key not in self._bytes:
+            with jax.default_device(self.device):
+                made = [program.lower().compile().memory_analysis() for program in self._programs(run, count)]
+            self._bytes[key] = -(-max(int(each.temp_size_in_bytes) if each else 0 for each in made) // count)
+        return self._bytes[key]
 
-    def _stand_in(self, run: Planned, count: int) -> Pack:
-        rows = run.entry.stand_in()
-        runs = [Run(rows, run.algorithm, run.sampler, run.weighter, seed, f"run{seed}") for seed in range(count)]
+    def _programs(self, run: Planned, count: int) -> tuple[Any, Any]:
         with jax.default_device(self.device):
-            return Pack(runs, run.how.steps, run.how.batch_size)
+            return traced(self._stand_ins(run, count), run.how.steps, run.how.batch_size, TURN)
+
+    def _stand_ins(self, run: Planned, count: int) -> list[Run]:
+        """Runs of the same shape on made-up rows. How these are drawn changes no shape."""
+        rows = run.entry.stand_in()
+        return [Run(rows, run.algorithm, Uniform(), run.weighter, seed, f"run{seed}") for seed in range(count)]
 
     def seconds(self, pack: Sequence[Planned]) -> float:
         """The time that a pack will take, its compilation included and its data, evaluation and checkpoints not."""
@@ -100,10 +123,9 @@ class Costs:
         key = run.shape, run.how.batch_size, count
         if key not in self._speeds:
             began = time.perf_counter()
-            pack = self._stand_in(run, count)
-            # An accelerator's programs are compiled for a number of steps, a CPU's for any.
-            turn = 2 if self.on_cpu else 100
+            turn = 2 if self.on_cpu else TURN
             with jax.default_device(self.device):
+                pack = Pack(self._stand_ins(run, count), run.how.steps, run.how.batch_size)
                 pack.advance(turn)
                 pack.wait()
                 compiling = time.perf_counter() - began
@@ -163,10 +185,67 @@ def reckon(
     packs = list(begun)
     for pack in new:
         packs += cut(pack, -(-len(pack) // costs.fitting(pack)))
-    for number, pack in enumerate(packs, 1):
-        told(number, len(packs))
-        needs.append(Need(pack, costs.memory(pack), costs.seconds(pack)))
+    # An accelerator's programs are compiled side by side, for what they work with, and taken from the disk for their
+    # rates. A CPU that compiles can't be measured.
+    with ThreadPoolExecutor(1 if costs.on_cpu else min(AHEAD, cores_here())) as pool:
+        each = pool.map(costs.memory, packs)
+        for number, (pack, memory) in enumerate(zip(packs, each, strict=True), 1):
+            told(number, len(packs))
+            needs.append(Need(pack, memory, costs.seconds(pack)))
     return Reckoned(device.device_kind, places, needs)
+
+
+@dataclass(frozen=True)
+class Playing:
+    """What the evaluation of a grid takes on all cores of this machine, beside the training."""
+
+    seconds: float
+    """At the most: with every episode at its full length."""
+    unknown: dict[str, str]
+    """Environments that can't be played here, and why."""
+
+
+def playing(packs: Sequence[list[Planned]], told: Callable[[str], None] = lambda environment: None) -> Playing:
+    """The evaluation of packs, from a moment's play in each of their environments.
+
+    told: hears which environment that is
+    """
+    rounds: dict[str, list[Planned]] = {}
+    for run in (run for pack in packs for run in pack):
+        rounds.setdefault(run.entry.environment, []).append(run)
+    seconds, unknown = 0.0, {}
+    for environment, runs in rounds.items():
+        told(environment)
+        try:
+            entry = place(environment, Spec(*runs[0].entry.sizes, 1))
+            limit = shape(entry).time_limit or 0
+            episodes = sum(run.how.evaluation.episodes * len(run.how.evaluation.steps(run.how.steps)) for run in runs)
+            seconds += limit * episodes / _played(entry)
+        except BadInput as error:
+            unknown[environment] = str(error)
+    return Playing(seconds, unknown)
+
+
+def _played(entry: Environment, episodes: int = 4) -> float:
+    """Steps a second of an environment on all cores, with policies that do nothing."""
+    idle = np.zeros(len(shape(entry).low), np.float32)
+
+    def act(obs: np.ndarray, _: slice) -> np.ndarray:
+        return np.broadcast_to(idle, (*obs.shape[:2], len(idle)))
+
+    return play(entry, act, range(2 * cores_here()), episodes).rate
+
+
+def _bytes(array: Any) -> int:
+    return array.size * array.dtype.itemsize if hasattr(array, "dtype") else 0
+
+
+def _made(jaxpr: Any) -> int:
+    """Bytes of all that a program computes, each iteration of a loop in the place of the last."""
+    return sum(
+        sum(_bytes(made.aval) for made in equation.outvars) + sum(map(_made, jaxprs_in_params(equation.params)))
+        for equation in jaxpr.eqns
+    )
 
 
 def _longest(pack: Sequence[Planned]) -> Planned:

@@ -16,7 +16,7 @@ from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from winnow.bench.costs import Reckoned
+    from winnow.bench.costs import Playing, Reckoned
     from winnow.bench.results import Result
     from winnow.bench.todo import Todo
 
@@ -98,10 +98,9 @@ def run(
     if asked:
         kinds = {"algorithms": _words(algorithms or ""), "methods": _words(methods or "")}
         each = [(study, named or study.entries(rows=rows, version=version)) for study in asked]
-        every = [
-            study.runs(suites.chosen(some, *filters), seeds, how, **kinds, sweeps=sweep, command=command)
-            for study, some in each
-        ]
+        kept = set(suites.chosen(list(dict.fromkeys(one for _, some in each for one in some)), *filters))
+        mine = [(study, [one for one in some if one in kept]) for study, some in each]
+        every = [study.runs(some, seeds, how, **kinds, sweeps=sweep, command=command) for study, some in mine if some]
         runs = list({run.id: run for some in every for run in some}.values())
     else:
         trained = suites.ALGORITHMS if algorithms is None else _words(algorithms)
@@ -113,7 +112,8 @@ def run(
 
         left = todo(packs, out, local.finished(out, retry_failed=retry_failed, move=False))
         found = reckoned(left, ray_address if on == "ray" else None) if warm_up and left.packs else None
-        show(left, sum(map(len, packs)), found, cluster=on == "ray")
+        played = evaluated(left) if warm_up and left.packs and on == "local" else None
+        show(left, sum(map(len, packs)), found, played, cluster=on == "ray")
         return
     if on == "ray":
         from winnow.bench import ray
@@ -196,13 +196,24 @@ def reckoned(left: Todo, cluster: str | None) -> Reckoned:
         )
 
 
-def show(left: Todo, total: int, found: Reckoned | None, cluster: bool) -> None:
+def evaluated(left: Todo) -> Playing:
+    """What the evaluation of what is left will take on this machine's cores."""
+    from rich.console import Console
+
+    from winnow.bench.costs import playing
+
+    with Console().status("measuring environments") as status:
+        return playing(left.packs, lambda environment: status.update(f"measuring {environment}"))
+
+
+def show(left: Todo, total: int, found: Reckoned | None, played: Playing | None, cluster: bool) -> None:
     """The packs that are left to do, and what they will take, where it was measured."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from winnow.bench.shelf import missing
+    from winnow.envs import cores_here
     from winnow.methods import record
 
     console = Console()
@@ -221,9 +232,13 @@ def show(left: Todo, total: int, found: Reckoned | None, cluster: bool) -> None:
     console.print(table)
     console.print(f"{total:,} runs, {left.done:,} done; {len(left.runs):,} left in {len(packs)} packs", highlight=False)
     if packs and found:
-        words = f"about {duration(found.seconds)} on {found.places} × {found.kind}"
-        where = " of the cluster (measured on one of them)" if cluster else ""
-        console.print(f"{words}{where}, without evaluation and checkpoints", highlight=False, soft_wrap=True)
+        words = f"about {duration(found.seconds)} of training on {found.places} × {found.kind}"
+        words += " of the cluster (measured on one of them)" if cluster else ""
+        if played and len(played.unknown) < len({run.entry.environment for run in left.runs}):
+            words += f"; beside it, evaluation: {duration(played.seconds)} at the most on {cores_here()} cores"
+        console.print(f"{words}; checkpoints are not counted", highlight=False, soft_wrap=True)
+    for environment, why in (played.unknown if played else {}).items():
+        console.print(Text(f"not counted, the evaluation of {environment}: {why}"))
     if sources := missing(left.runs):
         where = "not on this machine; every node makes or fetches its own" if cluster else "to be made or fetched first"
         console.print(Text(f"{where}: {', '.join(sources)}"))
