@@ -1,4 +1,5 @@
-"""The README's figure and table: gains over uniform sampling in the grids of results/grid, with 95 % intervals.
+"""The README's figure and table: gains over uniform sampling in the grids of results/grid, with 95 % intervals; by how
+much `continued` is ahead of others; and whether gains go with imbalance (appendix A.1 of the paper).
 
 python results/grid/picture.py [--out docs/images/grid.png]
 """
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from winnow import figures
-from winnow.report.numbers import Line, lines
-from winnow.report.runs import read
+from winnow.report.gains import agreement, gains, imbalance
+from winnow.report.numbers import Line, lines, rows
+from winnow.report.runs import Run, read
+from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent
-GRIDS = {"IQL": HERE / "iql-expert-100k", "TD3+BC": HERE / "td3bc-expert-100k"}
+GRIDS = {"IQL": ("iql-expert-100k", "iql-shares-100k"), "TD3+BC": ("td3bc-expert-100k",)}
 METHODS = {
     "dw-uniform": "DW-Uniform",
     "dw-aw": "DW-AW",
@@ -24,19 +27,29 @@ METHODS = {
 }
 
 
-def gains(folder: Path) -> dict[str, dict[str, Line]]:
+def runs_of(folders: tuple[str, ...]) -> list[Run]:
+    every = [run for folder in folders for run in read(HERE / folder, print)]
+    return [run for run in every if run.label in ("uniform", *METHODS)]
+
+
+def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:
     """By suite and method."""
     found: dict[str, dict[str, Line]] = {"mixed": {}, "diverse": {}}
-    for line in lines(read(folder, print)):
-        if line.label in METHODS:
-            found[line.suite][line.label] = line
+    for line in lines(runs):
+        found[line.suite][line.label] = line
     return found
+
+
+def told(number: Estimate) -> str:
+    return f"{number.value:+.1f} [{number.low:.1f}, {number.high:.1f}]".replace("-", "−")
 
 
 def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
     """A plot for each algorithm and suite, a bar for each method, a grey tick for the paper's gain."""
     plots = [
-        (f"{name}, {suite} (8 sets)", by_method) for name, one in grids.items() for suite, by_method in one.items()
+        (f"{name}, {suite} ({len(by_method['uniform'].scores)} sets)", by_method)
+        for name, one in grids.items()
+        for suite, by_method in one.items()
     ]
     figure, axes = figures.panels(13, 3.4, len(plots))
     colours = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#d1495b", "#cfc7a0"], strict=True))
@@ -63,18 +76,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images" / "grid.png")
     words = parser.parse_args()
-    grids = {name: gains(folder) for name, folder in GRIDS.items()}
+    runs = {name: runs_of(folders) for name, folders in GRIDS.items()}
+    grids = {name: by_suite(some) for name, some in runs.items()}
     figures.save(drawn(grids), words.out)
     columns = [(name, suite) for name in grids for suite in ("mixed", "diverse")]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")
     for label, words_for in METHODS.items():
-        cells = []
-        for name, suite in columns:
-            gain = grids[name][suite][label].gain
-            assert gain is not None
-            cells.append(f"{gain.iqm.value:+.1f} [{gain.iqm.low:.1f}, {gain.iqm.high:.1f}]".replace("-", "−"))
-        print(f"| {words_for} |", " | ".join(cells), "|")
+        each = [grids[name][suite][label] for name, suite in columns]
+        print(f"| {words_for} |", " | ".join(told(line.gain.iqm) for line in each if line.gain), "|")
+        if all(line.published_gain is not None for line in each):
+            print("| the paper's |", " | ".join(f"{line.published_gain:+.1f}" for line in each), "|")
+    for name, suite in columns:
+        one = grids[name][suite]
+        for other in ("aw", "dw-aw", "best-source"):
+            lead = compare(one["continued"].scores, one[other].scores)
+            wins = f"{lead.wins} of {len(one['continued'].scores)} sets, p = {lead.p_value:.3f}"
+            print(f"{name}, {suite}: continued ahead of {other} by {told(lead.iqm)}; {wins}")
+    for name, some in runs.items():
+        points = gains(rows(some), imbalance(some))
+        for label in METHODS:
+            pairs = [(point.rpsv, point.gain) for point in points if point.label == label]
+            print(f"{name}: rank correlation of RPSV and the gain of {label}: {agreement(pairs)} ({len(pairs)} sets)")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Blocks:
     warps: int = 8
     stages: int = 4
     units: int = 128  # of the first layer, for one program on the way back
-    fewer: int = 64  # of them where there are more than 63 inputs, whose gradient takes as many registers
+    fewer: int = 64  # of them where there are more than 63 inputs: with 128 an H200 got gradients that were wrong
     some: int = 32  # rows at a time there
     wide: int = 256  # units of the second layer at a time there
     back_warps: int = 8

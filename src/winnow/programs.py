@@ -25,7 +25,7 @@ Precision = Literal["float32", "default", "half"]
 unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.fused`, and default
 for networks that these can't take. Parameters, Adam and sums are float32 in all of them."""
 
-FEWEST_LANES = 32
+FEWEST_LANES = 8
 """With fewer lanes the fused kernels have too little work to fill a GPU, and are not chosen."""
 
 

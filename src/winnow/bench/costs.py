@@ -185,13 +185,13 @@ def reckon(
     packs = list(begun)
     for pack in new:
         packs += cut(pack, -(-len(pack) // costs.fitting(pack)))
-    # An accelerator's programs are compiled side by side, for what they work with, and taken from the disk for their
-    # rates. A CPU that compiles can't be measured.
+    # An accelerator's programs are compiled side by side first, for what they work with. Measured meanwhile, the rates
+    # would be those of a machine that compiles. A CPU compiles each as it is measured.
     with ThreadPoolExecutor(1 if costs.on_cpu else min(AHEAD, cores_here())) as pool:
-        each = pool.map(costs.memory, packs)
-        for number, (pack, memory) in enumerate(zip(packs, each, strict=True), 1):
-            told(number, len(packs))
-            needs.append(Need(pack, memory, costs.seconds(pack)))
+        memory = list(pool.map(costs.memory, packs))
+    for number, pack in enumerate(packs, 1):
+        told(number, len(packs))
+        needs.append(Need(pack, memory[number - 1], costs.seconds(pack)))
     return Reckoned(device.device_kind, places, needs)
 
 
