@@ -1,8 +1,9 @@
 """What samplers draw on mixed and diverse sets, judged by labels they do not read: no training.
 
-python results/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--rows 1000000]
+python results/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--shares 5 10]
+       [--kinds mixed diverse] [--rows 1000000]
 
-Adds to results/entry/drawn.json, for every set with 5 and 10 % of the expert:
+Adds to results/entry/drawn.json, for every set with so many per cent of the expert:
 
 share    part of the draws that are the expert's rows
 entry    draws of the expert's first 20 steps, over the share that they have of the expert's rows: 1 is fair
@@ -27,14 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environments", nargs="+", default=["hopper", "walker2d", "halfcheetah", "ant"])
     parser.add_argument("--samplers", nargs="+", default=["aw", "continued"])
+    parser.add_argument("--shares", type=int, nargs="+", default=[5, 10])
+    parser.add_argument("--kinds", nargs="+", default=["mixed", "diverse"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     words = parser.parse_args()
     found: dict[str, dict[str, float]] = json.loads(OUT.read_text()) if OUT.exists() else {}
     names = [
-        f"{environment}-random-expert-{kind}{share}%"
+        f"{environment}-random-expert-{'diverse-' if kind == 'diverse' else ''}{share}%"
         for environment in words.environments
-        for kind in ("", "diverse-")
-        for share in (5, 10)
+        for kind in words.kinds
+        for share in words.shares
     ]
     for name in names:
         data = open_dataset(f"{name}@{words.rows}")

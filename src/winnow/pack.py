@@ -108,11 +108,11 @@ class Pack:
         return _scores(self.tables, lane, learner.weighter, len(self.runs[number].dataset))
 
 
-def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int) -> tuple[Any, Any]:
+def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int, drawn: Drawn | None = None) -> tuple[Any, Any]:
     """The programs of a pack on an accelerator, for its first states and for `count` steps, from shapes alone: to
     compile them before the pack is made, and to ask what they take. Their `jaxpr` tells, and `lower().compile()`."""
     with_episodes = bool(getattr(runs[0].weighter, "refreshes", False))
-    tables, lanes = lay_out(runs, with_episodes=with_episodes)
+    tables, lanes = lay_out(runs, with_episodes=with_episodes, drawn=drawn)
     start = _starting().trace(tables, lanes, **_start_words(runs, batch_size))
     learners, step = start.out_info, (jnp.asarray(0), jnp.asarray(steps))
     how = {"batch_size": batch_size, "precision": best_precision(len(runs))}

@@ -20,8 +20,7 @@ from winnow.errors import BadInput
 from winnow.evaluation import place
 from winnow.games import play
 from winnow.pack import Pack, traced
-from winnow.runs import Run
-from winnow.samplers import Uniform
+from winnow.runs import Drawn, Run
 from winnow.types import Spec
 
 MARGIN = 0.85
@@ -105,13 +104,15 @@ class Costs:
         return self._bytes[key]
 
     def _programs(self, run: Planned, count: int) -> tuple[Any, Any]:
+        runs, drawn = self._stand_ins(run, count)
         with jax.default_device(self.device):
-            return traced(self._stand_ins(run, count), run.how.steps, run.how.batch_size, TURN)
+            return traced(runs, run.how.steps, run.how.batch_size, TURN, drawn)
 
-    def _stand_ins(self, run: Planned, count: int) -> list[Run]:
-        """Runs of the same shape on made-up rows. How these are drawn changes no shape."""
+    def _stand_ins(self, run: Planned, count: int) -> tuple[list[Run], Drawn]:
+        """Runs of the same shape on made-up rows, all drawn alike: a sampler changes no shape, and may take long."""
         rows = run.entry.stand_in()
-        return [Run(rows, run.algorithm, Uniform(), run.weighter, seed, f"run{seed}") for seed in range(count)]
+        runs = [Run(rows, run.algorithm, run.sampler, run.weighter, seed, f"run{seed}") for seed in range(count)]
+        return runs, {runs[0].drawing: np.full(len(rows), 1 / len(rows))}
 
     def seconds(self, pack: Sequence[Planned]) -> float:
         """The time that a pack will take, its compilation included and its data, evaluation and checkpoints not."""
@@ -124,8 +125,9 @@ class Costs:
         if key not in self._speeds:
             began = time.perf_counter()
             turn = 2 if self.on_cpu else TURN
+            runs, drawn = self._stand_ins(run, count)
             with jax.default_device(self.device):
-                pack = Pack(self._stand_ins(run, count), run.how.steps, run.how.batch_size)
+                pack = Pack(runs, run.how.steps, run.how.batch_size, drawn=drawn)
                 pack.advance(turn)
                 pack.wait()
                 compiling = time.perf_counter() - began
