@@ -67,22 +67,23 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
             size += arena.slots
     if size >= 2**31:
         raise BadInput(f"these runs read {size:,} rows, a pack's tables count to {2**31:,}; train on fewer datasets")
-    slot, episode, start, keep, other, often = (_Stretches() for _ in range(6))
+    slot, episode, start, other = (_Stretches(np.int32) for _ in range(4))
+    keep, often = (_Stretches(np.float32) for _ in range(2))
     with_frequency = getattr(runs[0].weighter, "reads_frequency", False)
     known = drawn or probabilities(runs)
-    read: dict[int, dict[str, Any]] = {}  # what lanes of one dataset share, and what those that draw alike do
-    drawn_from: dict[Hashable, int] = {}
+    of_dataset: dict[int, dict[str, Any]] = {}  # what lanes of one dataset share
+    first_alias: dict[Hashable, int] = {}  # where the alias table of lanes that draw alike begins
     lanes: list[Lane] = []
     for run in runs:
         data = run.dataset
-        if id(data) not in read:
+        if id(data) not in of_dataset:
             moved = np.asarray([arenas[arena] for arena in data.arenas]) - data.arena_offsets[:-1]
             of_episode = moved[data.episodes.arena]
             of_row = np.repeat(of_episode, data.episodes.length)
             if with_episodes:
                 episode.add(data.episode)
             mean, std, centre, half, unit = Scaling.of(data)
-            read[id(data)] = {
+            of_dataset[id(data)] = {
                 "first_row": np.int32(slot.add(data.slot + of_row)),
                 "rows": np.int32(len(data)),
                 "first_start": np.int32(start.add(data.start_slot + (of_episode if data.has_episodes else of_row))),
@@ -93,20 +94,20 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
                 "action_centre": centre,
                 "action_half": half,
             }
-        if run.drawing not in drawn_from:
+        if run.drawing not in first_alias:
             table = alias_table(known[run.drawing])
-            drawn_from[run.drawing] = keep.add(table.keep)
+            first_alias[run.drawing] = keep.add(table.keep)
             other.add(table.other)
             if with_frequency:
                 often.add(len(data) * known[run.drawing])
-        mine = read[id(data)]
+        mine = of_dataset[id(data)]
         plain = np.zeros_like(mine["mean"]), np.ones_like(mine["std"])
         shift, scale = (mine["mean"], mine["std"]) if run.algorithm.standardise else plain
         lane: dict[str, Any] = mine | {
             "key": jax.random.key_data(jax.random.key(run.seed)),
             "algorithm": run.algorithm,
             "weighter": run.weighter,
-            "first_alias": np.int32(drawn_from[run.drawing]),
+            "first_alias": np.int32(first_alias[run.drawing]),
             "shift": shift,
             "scale": scale,
             "reward": np.array(reward_transform(data, run.algorithm.reward_scaling), np.float32),
@@ -121,12 +122,12 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         action=arena_column("action", np.float32),
         reward=arena_column("reward", np.float32),
         terminal=arena_column("terminal", np.float32),
-        slot=slot.flat(np.int32),
-        episode=episode.flat(np.int32),
-        start=start.flat(np.int32),
-        keep=keep.flat(np.float32),
-        other=other.flat(np.int32),
-        frequency=often.flat(np.float32),
+        slot=slot.flat(),
+        episode=episode.flat(),
+        start=start.flat(),
+        keep=keep.flat(),
+        other=other.flat(),
+        frequency=often.flat(),
     )
     stacked: Any = jax.tree.map(_stack, *lanes)
     return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))
@@ -142,19 +143,19 @@ def _stack(*leaves: Any) -> Array:
 class _Stretches:
     """Arrays laid end to end."""
 
-    def __init__(self) -> None:
-        self.parts: list[np.ndarray] = []
+    def __init__(self, dtype: Any) -> None:
+        self.parts = [np.zeros(0, dtype)]
         self._size = 0
 
     def add(self, part: np.ndarray) -> int:
         """Where the array begins."""
         begin = self._size
-        self.parts.append(part)
+        self.parts.append(np.asarray(part, self.parts[0].dtype))
         self._size += len(part)
         return begin
 
-    def flat(self, dtype: Any) -> Array:
-        return jnp.asarray(np.concatenate([np.zeros(0, dtype), *(np.asarray(part, dtype) for part in self.parts)]))
+    def flat(self) -> Array:
+        return jnp.asarray(np.concatenate(self.parts))
 
 
 def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, progress: Array) -> Batch:

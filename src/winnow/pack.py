@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -69,9 +69,13 @@ class Pack:
         """Train every run for `count` more steps. An accelerator may still be at it when this returns."""
         first, total = jnp.asarray(self.step), jnp.asarray(self.steps)
 
+        # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a
+        # length that may vary lets progress be shown as often as one likes.
+        advancing = _advancing(fixed=jax.default_backend() != "cpu")
+
         def go(lanes: Lane, learners: Learner) -> Learner:
             how = {"batch_size": self.batch_size, "precision": self.precision}
-            return _advancing()(self.tables, lanes, learners, first, total, count=count, **how)
+            return advancing(self.tables, lanes, learners, first, total, count=count, **how)
 
         if self.block >= len(self.runs):
             self.learners = go(self.lanes, self.learners)
@@ -119,8 +123,16 @@ def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int, drawn: 
     return start, _advancing(fixed=True).trace(tables, lanes, learners, *step, count=count, **how)
 
 
+@cache
 def _starting() -> Any:
     return jax.jit(start_learners, static_argnames=("spec", "batch_size", "stamp"))
+
+
+@cache
+def _advancing(fixed: bool) -> Any:
+    """The program of a number of steps, which it is compiled for if `fixed`."""
+    static = ("batch_size", "precision", *(("count",) if fixed else ()))
+    return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
 
 
 def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:
@@ -129,14 +141,6 @@ def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:
 
 def _spec(runs: Sequence[Run]) -> Spec:
     return runs[0].spec._replace(rows=max(len(run.dataset) for run in runs))
-
-
-def _advancing(fixed: bool | None = None) -> Any:
-    # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a length
-    # that may vary lets progress be shown as often as one likes.
-    fixed = jax.default_backend() != "cpu" if fixed is None else fixed
-    static = ("batch_size", "precision", *(("count",) if fixed else ()))
-    return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
 
 
 def log_weights(run: Run, weighter: State, drawn: Drawn | None = None) -> np.ndarray:

@@ -177,11 +177,11 @@ def reckon(
     begun: Sequence[list[Planned]],
     new: Sequence[list[Planned]],
     places: int,
-    told: Callable[[int, int], None] = lambda number, count: None,
+    told: Callable[[str], None] = lambda text: None,
 ) -> Reckoned:
     """What packs will take: those that were begun as they are, the others in as many parts as fit the device.
 
-    told: hears which pack is being measured, of how many
+    told: hears which pack is being compiled or measured, of how many
     """
     costs, needs = Costs(device), []
     packs = list(begun)
@@ -190,10 +190,13 @@ def reckon(
     # An accelerator's programs are compiled side by side first, for what they work with. Measured meanwhile, the rates
     # would be those of a machine that compiles. A CPU compiles each as it is measured.
     with ThreadPoolExecutor(1 if costs.on_cpu else min(AHEAD, cores_here())) as pool:
-        memory = list(pool.map(costs.memory, packs))
-    for number, pack in enumerate(packs, 1):
-        told(number, len(packs))
-        needs.append(Need(pack, memory[number - 1], costs.seconds(pack)))
+        memory = []
+        for number, size in enumerate(pool.map(costs.memory, packs), 1):
+            memory.append(size)
+            told(f"compiled {number} of {len(packs)} packs")
+    for number, (pack, size) in enumerate(zip(packs, memory, strict=True), 1):
+        told(f"measuring pack {number} of {len(packs)}")
+        needs.append(Need(pack, size, costs.seconds(pack)))
     return Reckoned(device.device_kind, places, needs)
 
 

@@ -187,13 +187,7 @@ def reckoned(left: Todo, cluster: str | None) -> Reckoned:
 
     devices = jax.local_devices()
     with console.status("measuring packs") as status:
-        return reckon(
-            devices[0],
-            left.begun,
-            left.spread(len(devices)),
-            len(devices),
-            lambda number, count: status.update(f"measuring pack {number} of {count}"),
-        )
+        return reckon(devices[0], left.begun, left.spread(len(devices)), len(devices), status.update)
 
 
 def evaluated(left: Todo) -> Playing:
