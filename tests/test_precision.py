@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from winnow.nets import (
     COPIES,
     adam_init,
     adam_step,
+    kernels_agree,
     mlp,
     mlp_init,
     track,
@@ -226,6 +228,23 @@ def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(kernels: Cal
     means, exact = at_once.end_chunk(), trained(runs, "default", 5).end_chunk()
     for name, value in exact.items():
         np.testing.assert_allclose(means[name], value, rtol=0.01, atol=1e-3)
+
+
+def test_kernels_that_are_wrong_on_a_device_are_not_used(
+    kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One whose gradients are those of half of the rows, say."""
+    kernels(jnp.float16)
+    monkeypatch.setenv("WINNOW_PRECISION", "half")
+    runs = runs_of("iql", NoWeights())
+    kernels_agree.cache_clear()
+    assert Pack(runs, 8, 64, block=2).precision == "half"
+    right = fused._back_weights
+    monkeypatch.setattr(fused, "_back_weights", lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
+    kernels_agree.cache_clear()
+    assert Pack(runs, 8, 64, block=2).precision == "default"
+    assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
+    kernels_agree.cache_clear()
 
 
 def test_dropout_goes_the_plain_way() -> None:

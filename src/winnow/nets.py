@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from winnow.envs import cores_here
@@ -188,6 +190,42 @@ def without_copies(tree: Any) -> Any:
         return [{name: part[0][name] for name in part[0] if name != COPIES}, *part[1:]]
 
     return jax.tree.map(drop, tree, is_leaf=_is_network)
+
+
+def sizes_with_copies(tree: Any) -> set[tuple[int, int, int]]:
+    """Inputs, width and outputs of the networks in some states that would go through the kernels."""
+    from winnow import fused
+
+    parts = jax.tree.leaves(tree, is_leaf=lambda part: _is_network(part) or isinstance(part, Adam))
+    nets = [part for part in parts if _is_network(part) and fused.fits(part)]
+    return {(*net[0]["w"].shape[-2:], net[2]["w"].shape[-1]) for net in nets}
+
+
+@cache
+def kernels_agree(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
+    """Whether the kernels get a network of these sizes right on this device, forth and back, as plain float32 has it on
+    random numbers. A compiler may accept a kernel and get it wrong, which nothing else would show."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return rng.normal(size=(2, *shape)).astype(np.float32)  # two lanes: in a pack all are mapped
+
+    shapes = list(itertools.pairwise((inputs, width, width, outputs)))
+    layers = [{"w": normal(i, o) * (2 / i) ** 0.5, "b": 0.1 * normal(o)} for i, o in shapes]
+    given = layers, normal(256, inputs), normal(256, outputs)
+
+    def both_ways(with_kernels: bool) -> Any:
+        def one(layers: Any, x: Any, dy: Any) -> Any:
+            out, back = jax.vjp(mlp, with_copies(layers) if with_kernels else layers, x)
+            d_layers, dx = back(dy)
+            return out, dx, without_copies(d_layers)
+
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(*given))
+
+    with jax.default_matmul_precision("float32"):
+        plain = both_ways(with_kernels=False)
+    pairs = zip(jax.tree.leaves(both_ways(with_kernels=True)), jax.tree.leaves(plain), strict=True)
+    return all(np.linalg.norm(got - exact) <= near * np.linalg.norm(exact) for got, exact in pairs)
 
 
 def _as_before(before: Any, after: Any) -> Any:

@@ -28,6 +28,7 @@ from winnow.programs import (
     refresh,
     score,
     start_learners,
+    where_right,
 )
 from winnow.runs import Drawn, Run
 from winnow.types import Spec, State
@@ -53,13 +54,13 @@ class Pack:
         keep_programs()
         self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
         self.block = block or (1 if jax.default_backend() == "cpu" else len(runs))
-        self.precision = precision or best_precision(min(self.block, len(runs)))
         self.step = 0
         self.since = 0  # steps in the sums
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
         self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn)
         self.spec = _spec(runs)
         self.learners: Learner = _starting()(self.tables, self.lanes, **_start_words(runs, batch_size))
+        self.precision = precision or where_right(best_precision(min(self.block, len(runs))), self.learners)
 
     @cached_property
     def _refresh(self) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from winnow.data.home import home
 from winnow.errors import BadInput
 from winnow.layout import Lane, Tables, draw, gather, scaled, start_of
-from winnow.nets import with_copies, without_copies
+from winnow.nets import kernels_agree, sizes_with_copies, with_copies, without_copies
 from winnow.types import Array, Batch, Metrics, Spec, State
 
 Precision = Literal["float32", "default", "half"]
@@ -42,6 +43,19 @@ def best_precision(lanes: int) -> Precision:
         if given:
             raise BadInput("WINNOW_PRECISION is half, which needs an NVIDIA GPU of compute capability 9; leave it out")
     return given or "default"
+
+
+def where_right(precision: Precision, learners: Any) -> Precision:
+    """The same, but not half where the fused kernels are wrong on this device for a network of these learners."""
+    if precision != "half":
+        return precision
+    for sizes in sorted(sizes_with_copies(learners)):
+        if not kernels_agree(*sizes):
+            which = f"a network of {sizes[0]} inputs, 2 × {sizes[1]} units and {sizes[2]} outputs"
+            ask = "Please report it, with the GPU and the version of jax"
+            print(f"the fast kernels are wrong here for {which}: slower ones are used. {ask}", file=sys.stderr)
+            return "default"
+    return precision
 
 
 def keep_programs() -> None:
