@@ -203,29 +203,39 @@ def sizes_with_copies(tree: Any) -> set[tuple[int, int, int]]:
 
 @cache
 def kernels_agree(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
-    """Whether the kernels get a network of these sizes right on this device, forth and back, as plain float32 has it on
-    random numbers. A compiler may accept a kernel and get it wrong, which nothing else would show."""
+    """Whether the kernels get a network of these sizes right on this device, forth and back, by numpy's word on random
+    numbers. A compiler may accept a kernel and get it wrong, which nothing else would show."""
     rng = np.random.default_rng(0)
 
-    def normal(*shape: int) -> Any:
+    def normal(*shape: int) -> np.ndarray:
         return rng.normal(size=(2, *shape)).astype(np.float32)  # two lanes: in a pack all are mapped
 
-    shapes = list(itertools.pairwise((inputs, width, width, outputs)))
-    layers = [{"w": normal(i, o) * (2 / i) ** 0.5, "b": 0.1 * normal(o)} for i, o in shapes]
-    given = layers, normal(256, inputs), normal(256, outputs)
+    shapes = itertools.pairwise((inputs, width, width, outputs))
+    layers = [{"w": normal(i, o) * np.float32((2 / i) ** 0.5), "b": 0.1 * normal(o)} for i, o in shapes]
+    x, dy = normal(256, inputs), normal(256, outputs)
 
-    def both_ways(with_kernels: bool) -> Any:
-        def one(layers: Any, x: Any, dy: Any) -> Any:
-            out, back = jax.vjp(mlp, with_copies(layers) if with_kernels else layers, x)
-            d_layers, dx = back(dy)
-            return out, dx, without_copies(d_layers)
+    def both_ways(layers: Any, x: Any, dy: Any) -> Any:
+        out, back = jax.vjp(mlp, with_copies(layers), x)
+        d_layers, dx = back(dy)
+        return out, dx, without_copies(d_layers)
 
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(*given))
+    got = jax.jit(jax.vmap(both_ways))(layers, x, dy)
+    pairs = zip(jax.tree.leaves(got), jax.tree.leaves(_by_numpy(layers, x, dy)), strict=True)
+    return all(np.linalg.norm(np.asarray(one) - exact) <= near * np.linalg.norm(exact) for one, exact in pairs)
 
-    with jax.default_matmul_precision("float32"):
-        plain = both_ways(with_kernels=False)
-    pairs = zip(jax.tree.leaves(both_ways(with_kernels=True)), jax.tree.leaves(plain), strict=True)
-    return all(np.linalg.norm(got - exact) <= near * np.linalg.norm(exact) for got, exact in pairs)
+
+def _by_numpy(layers: Any, x: np.ndarray, dy: np.ndarray) -> Any:
+    """Output of a network, and the gradients of its inputs and weights for a cotangent of the output."""
+    kept, grads = [x], []
+    for depth, layer in enumerate(layers):
+        x = x @ layer["w"] + layer["b"][..., None, :]
+        kept.append(np.maximum(x, 0) if depth < len(layers) - 1 else x)
+        x = kept[-1]
+    for layer, below in zip(reversed(layers), reversed(kept[:-1]), strict=True):
+        grads.append({"w": below.swapaxes(-1, -2) @ dy, "b": dy.sum(axis=-2)})
+        dy = dy @ layer["w"].swapaxes(-1, -2)
+        dy = dy * (below > 0) if below is not kept[0] else dy
+    return x, dy, grads[::-1]
 
 
 def _as_before(before: Any, after: Any) -> Any:
