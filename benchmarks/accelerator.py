@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import jaxprs_in_params
 from shapes import BATCH, hopper_like, pack, stepper, table
 
 from winnow.bench.costs import pace
@@ -81,8 +82,7 @@ def _products(jaxpr: Any) -> float:
             (over, _), _ = one.params["dimension_numbers"]
             shape = one.invars[0].aval.shape
             total += 2 * one.outvars[0].aval.size * _size(shape[axis] for axis in over)
-        inner = [getattr(part, "jaxpr", part) for value in one.params.values() for part in _listed(value)]
-        counts = [_products(part) for part in inner if hasattr(part, "eqns")]
+        counts = [_products(inner) for inner in jaxprs_in_params(one.params)]
         total += max(counts, default=0) if one.primitive.name == "cond" else sum(counts)
     return total
 
@@ -92,10 +92,6 @@ def _size(shape: Any) -> int:
     for length in shape:
         size *= length
     return size
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def least_bytes(packed: Pack) -> float:
