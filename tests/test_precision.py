@@ -153,8 +153,56 @@ def test_twins_in_lanes_through_the_kernels(kernels: Callable[..., None]) -> Non
     assert max(distances(grads(jax.jit(with_copies)(critics)), grads(critics))) < 5e-6
 
 
+# ------------------------------------------------------------------------- products, where no kernel fits
+
+LARGE = [(14, 256, 256, 256, 1), (11, 256, 512, 18), (130, 256, 256, 3), (60, 256, 1)]
+
+
+@pytest.mark.parametrize("shape", LARGE)
+def test_larger_networks_multiply_half_floats(shape: tuple[int, ...]) -> None:
+    """As close to float32 as their rounding lets them, in lanes of twins, whatever the size of what comes back."""
+    assert not fused.fits(mlp_init(jax.random.key(0), shape))
+    nets = jax.vmap(lambda key: twins_init(key, shape))(jax.random.split(jax.random.key(1), 2))
+    rng = np.random.default_rng(0)
+    x, dy = rng.normal(size=(2, 5, 16, shape[0])), rng.normal(size=(2, 2, 5, 16, shape[-1]))
+
+    def all_of(nets: Any, x: Any, dy: Any) -> Any:
+        out, back = jax.vjp(lambda nets, x: jax.vmap(lambda net: mlp(net, x))(nets), nets, x)
+        return {"out": out, "back": back(dy)}
+
+    def both(scale: float) -> list[Any]:
+        given = x.astype(np.float32), (scale * dy).astype(np.float32)
+        ways = (jax.jit(with_copies)(nets), nets)
+        return [without_copies(jax.jit(jax.vmap(all_of))(way, *given)) for way in ways]
+
+    for scale in (1.0, 1e-9, 1e6):
+        half, exact = both(scale)
+        assert 0 < distances(half["out"], exact["out"])[0] < 2e-3
+        assert max(distances(half["back"], exact["back"])) < 0.05
+
+
+def test_larger_networks_saturate_and_hide_nothing() -> None:
+    layers = mlp_init(jax.random.key(0), LARGE[0])
+    x, dy = np.full((4, 14), 1e7, np.float32), np.ones((4, 1), np.float32)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(value_and_grads(layers, x, dy, copied=True)))
+    dy[2] = np.inf
+    assert not np.isfinite(value_and_grads(layers, x, dy, copied=True)["layers"][1]["w"]).all()
+
+
+def test_a_pack_of_larger_networks_learns_in_half_floats() -> None:
+    runs = [
+        dataclasses.replace(run, algorithm=ALGORITHMS["td3bc"](hidden=(256, 256, 256)))
+        for run in runs_of("td3bc", NoWeights())
+    ]
+    half, exact = (trained(runs, how, 5) for how in ("half", "default"))
+    assert jax.tree.structure(half.learners) == jax.tree.structure(exact.learners)
+    means = exact.end_chunk()
+    for name, value in half.end_chunk().items():
+        np.testing.assert_allclose(value, means[name], rtol=0.02, atol=2e-3)
+
+
 @pytest.mark.parametrize(
-    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (128, 128, 128, 1), (11, 128, 128, 65), (3, 8, 8, 8, 1)]
+    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (128, 128, 128, 1), (3, 8, 8, 8, 1)]
 )
 def test_networks_of_other_shapes_stay_plain(shape: tuple[int, ...]) -> None:
     layers = mlp_init(jax.random.key(0), shape)
@@ -244,6 +292,13 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     kernels_agree.cache_clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
+
+    def refused(*_: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
+
+    monkeypatch.setattr(fused, "_back_weights", refused)
+    kernels_agree.cache_clear()
+    assert Pack(runs, 8, 64, block=2).precision == "default"
     kernels_agree.cache_clear()
 
 

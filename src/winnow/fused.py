@@ -21,12 +21,11 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as gpu
 
+from winnow.halves import half
 from winnow.types import Array
 
 Layers = Sequence[Mapping[str, Any]]
 
-LARGEST = 65504.0
-"""The largest half float."""
 MOST_INPUTS, MOST_OUTPUTS = 127, 64
 """More would need more of the chip's shared memory than was tried."""
 
@@ -40,8 +39,8 @@ class Blocks:
     warps: int = 8
     stages: int = 4
     units: int = 128  # of the first layer, for one program on the way back
-    fewer: int = 64  # of them where there are more than 63 inputs: with 128 an H200 got gradients that were wrong
     some: int = 32  # rows at a time there
+    more: int = 64  # the same for networks with one output and at most 63 inputs: there is room for so many
     wide: int = 256  # units of the second layer at a time there
     back_warps: int = 8
     back_stages: int = 3
@@ -176,7 +175,7 @@ def _back_weights(x: Array, hidden: Array, first: Array, second: Array, w3: Arra
     width = second.shape[1]
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((inputs, width), (width,))]
     shapes.append(jax.ShapeDtypeStruct(second.shape, BLOCKS.gradient))
-    programs = second.shape[0] // _units(x)
+    programs = second.shape[0] // BLOCKS.units
     call = _call(_back_weights_kernel, programs, shapes, BLOCKS.back_warps, BLOCKS.back_stages)
     return call(x, hidden, first, second, w3, dy)
 
@@ -194,7 +193,8 @@ def _back_weights_kernel(
 ) -> None:
     """A block of the first layer's units, with the weights to them and from them. Units go down and rows across, so
     that each product feeds the next one."""
-    size, width, outputs = _units(x_ref), second_ref.shape[1], dy_ref.shape[1]
+    size, width, outputs = BLOCKS.units, second_ref.shape[1], dy_ref.shape[1]
+    some = BLOCKS.more if outputs == 1 and x_ref.shape[1] <= 64 else BLOCKS.some
     begin = pl.program_id(0) * size
     units = pl.ds(begin, size)
     wide = min(BLOCKS.wide, width)
@@ -208,10 +208,10 @@ def _back_weights_kernel(
 
     def add(i: Array, sums: Any) -> Any:
         d1, dw2 = sums
-        rows = pl.ds(i * BLOCKS.some, BLOCKS.some)
+        rows = pl.ds(i * some, some)
         x = x_ref[rows, :]
         active = jax.nn.relu(_dot(w1, x, (0, 1)))  # [units, rows]
-        dy = (dy_ref[rows, 0] if outputs == 1 else _read(dy_ref, i * BLOCKS.some, BLOCKS.some)) / top_dy
+        dy = (dy_ref[rows, 0] if outputs == 1 else _read(dy_ref, i * some, some)) / top_dy
         share: Any = dy[None] if outputs == 1 else 1.0
         shared = _half(active * share)
         back, grown = jnp.zeros(active.shape, jnp.float32), []
@@ -223,17 +223,13 @@ def _back_weights_kernel(
         return d1 + _dot(_half(jnp.where(active > 0, back * share, 0.0)), x), tuple(grown)
 
     zeros = jnp.zeros((size, x_ref.shape[1]), jnp.float32), (jnp.zeros((size, wide), jnp.float32),) * len(parts)
-    d1, dw2 = jax.lax.fori_loop(0, x_ref.shape[0] // BLOCKS.some, add, zeros)
+    d1, dw2 = jax.lax.fori_loop(0, x_ref.shape[0] // some, add, zeros)
     d1 *= top_dy * top_w3
     unit, column, ones = begin + jnp.arange(size)[:, None], jnp.arange(d1.shape[1])[None], dw1_ref.shape[0]
     gpu.store(dw1_ref.at[column, unit], d1, mask=jnp.broadcast_to(column < ones, d1.shape))
     db1_ref[units] = jnp.sum(jnp.where(column == ones, d1, 0.0), axis=1)
     for part, total in zip(parts, dw2, strict=True):
         dw2_ref[units, part] = (total * (top_dy * top_w3)).astype(dw2_ref.dtype)
-
-
-def _units(x: Any) -> int:
-    return BLOCKS.units if x.shape[1] <= 64 else BLOCKS.fewer
 
 
 def _back_last(hidden: Array, w3: Array, dy: Array) -> Any:
@@ -319,9 +315,7 @@ def _dot(a: Array, b: Array, over: tuple[int, int] = (1, 0)) -> Array:
 
 
 def _half(value: Array) -> Array:
-    if BLOCKS.operand == jnp.float16:
-        value = jnp.clip(value, -LARGEST, LARGEST)
-    return value.astype(BLOCKS.operand)
+    return half(value) if BLOCKS.operand == jnp.float16 else value.astype(BLOCKS.operand)
 
 
 def _power(size: int) -> int:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from winnow import halves
 from winnow.envs import cores_here
 from winnow.types import Array
 
@@ -27,7 +28,7 @@ if "WINNOW_CORES" in os.environ or "PJRT_NPROC" not in os.environ:
 Params = Any
 
 COPIES = "half"
-"""Where a network's first layer holds copies of weights for the kernels of `winnow.fused`: see `with_copies`."""
+"""Where a network's first layer holds copies of weights in half floats: see `with_copies`."""
 
 
 def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[dict[str, Array]]:
@@ -51,9 +52,7 @@ def mlp(params: Sequence[Mapping[str, Any]], x: Array, dropout: float = 0.0, key
     """ReLU layers and a linear last one. Dropout (while learning: with a key) follows each ReLU."""
     drops = key if dropout > 0 else None
     if COPIES in params[0] and drops is None:
-        from winnow import fused
-
-        return fused.mlp(params, params[0][COPIES], x)
+        return _in_halves(params).mlp(params, params[0][COPIES], x)
     for depth, layer in enumerate(params[:-1]):
         x = jax.nn.relu(x @ layer["w"] + layer["b"])
         if drops is not None:
@@ -165,18 +164,17 @@ def track(target: Params, online: Params, rate: float | Array) -> Params:
     return _as_before(target, moved)
 
 
-# ------------------------------------------------------------------------------- networks for fused kernels
+# ------------------------------------------------------------------------------- networks in half floats
 
 
 def with_copies(tree: Any) -> Any:
-    """The same states, in which every network that the kernels of `winnow.fused` can take carries the copies of its
-    weights that they read, and so goes through them. Adam and `track` renew the copies where they move the weights,
-    in one pass over memory."""
-    from winnow import fused
+    """The same states, in which every network that is worth it carries copies of its weights in half floats, and so
+    goes through the kernels of `winnow.fused` or, where these can't take it, the products of `winnow.halves`. Adam and
+    `track` renew the copies where they move the weights, in one pass over memory."""
 
     def add(part: Any) -> Any:
-        fitting = _is_network(part) and fused.fits(part)
-        return [part[0] | {COPIES: fused.copies(part)}, *part[1:]] if fitting else part
+        how = _in_halves(part) if _is_network(part) else None
+        return [part[0] | {COPIES: how.copies(part)}, *part[1:]] if how else part
 
     return jax.tree.map(add, tree, is_leaf=lambda part: _is_network(part) or isinstance(part, Adam))
 
@@ -204,7 +202,7 @@ def sizes_with_copies(tree: Any) -> set[tuple[int, int, int]]:
 @cache
 def kernels_agree(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
     """Whether the kernels get a network of these sizes right on this device, forth and back, by numpy's word on random
-    numbers. A compiler may accept a kernel and get it wrong, which nothing else would show."""
+    numbers. A compiler may refuse a kernel, or accept it and get it wrong, which nothing else would show."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
@@ -219,7 +217,10 @@ def kernels_agree(inputs: int, width: int, outputs: int, near: float = 0.1) -> b
         d_layers, dx = back(dy)
         return out, dx, without_copies(d_layers)
 
-    got = jax.jit(jax.vmap(both_ways))(layers, x, dy)
+    try:
+        got = jax.jit(jax.vmap(both_ways))(layers, x, dy)
+    except jax.errors.JaxRuntimeError:
+        return False
     pairs = zip(jax.tree.leaves(got), jax.tree.leaves(_by_numpy(layers, x, dy)), strict=True)
     return all(np.linalg.norm(np.asarray(one) - exact) <= near * np.linalg.norm(exact) for one, exact in pairs)
 
@@ -236,6 +237,13 @@ def _by_numpy(layers: Any, x: np.ndarray, dy: np.ndarray) -> Any:
         dy = dy @ layer["w"].swapaxes(-1, -2)
         dy = dy * (below > 0) if below is not kept[0] else dy
     return x, dy, grads[::-1]
+
+
+def _in_halves(layers: Any) -> Any:
+    """The module that takes a network through its copies; None where it is to stay as it is."""
+    from winnow import fused  # Pallas takes a second to import
+
+    return next((module for module in (fused, halves) if module.fits(layers)), None)
 
 
 def _as_before(before: Any, after: Any) -> Any:

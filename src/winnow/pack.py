@@ -27,6 +27,7 @@ from winnow.programs import (
     keep_programs,
     refresh,
     score,
+    side_by_side,
     start_learners,
     where_right,
 )
@@ -133,7 +134,8 @@ def _starting() -> Any:
 def _advancing(fixed: bool) -> Any:
     """The program of a number of steps, which it is compiled for if `fixed`."""
     static = ("batch_size", "precision", *(("count",) if fixed else ()))
-    return jax.jit(advance, static_argnames=static, donate_argnames=("learners",))
+    options: Any = side_by_side() or None
+    return jax.jit(advance, static_argnames=static, donate_argnames=("learners",), compiler_options=options)
 
 
 def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Hashable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -23,8 +24,8 @@ from winnow.types import Array, Batch, Metrics, Spec, State
 
 Precision = Literal["float32", "default", "half"]
 """What networks multiply in. float32: float32 throughout, the reference. default: as the device multiplies float32
-unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.fused`, and default
-for networks that these can't take. Parameters, Adam and sums are float32 in all of them."""
+unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.fused`, the products
+of `winnow.halves` for larger networks, default for smaller ones. Parameters, Adam and sums are float32 in all."""
 
 FEWEST_LANES = 8
 """With fewer lanes the fused kernels have too little work to fill a GPU, and are not chosen."""
@@ -49,13 +50,30 @@ def where_right(precision: Precision, learners: Any) -> Precision:
     """The same, but not half where the fused kernels are wrong on this device for a network of these learners."""
     if precision != "half":
         return precision
-    for sizes in sorted(sizes_with_copies(learners)):
-        if not kernels_agree(*sizes):
-            which = f"a network of {sizes[0]} inputs, 2 × {sizes[1]} units and {sizes[2]} outputs"
+    sizes = sorted(sizes_with_copies(learners))
+    with ThreadPoolExecutor(max(1, len(sizes))) as pool:  # each is compiled first
+        right = list(pool.map(lambda size: kernels_agree(*size), sizes))
+    for (inputs, width, outputs), good in zip(sizes, right, strict=True):
+        if not good:
+            which = f"a network of {inputs} inputs, 2 × {width} units and {outputs} outputs"
             ask = "Please report it, with the GPU and the version of jax"
             print(f"the fast kernels are wrong here for {which}: slower ones are used. {ask}", file=sys.stderr)
             return "default"
     return precision
+
+
+@cache
+def side_by_side() -> dict[str, str]:
+    """Options for a GPU's compiler with which kernels of one update that don't need each other run at the same time:
+    the small ones of a small pack then fill the chip. Left alone where XLA_FLAGS has a word about such graphs."""
+    if jax.default_backend() != "gpu" or "command_buffer" in os.environ.get("XLA_FLAGS", ""):
+        return {}
+    options = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    try:
+        jax.jit(jnp.negative, compiler_options=options)(0.0)
+    except jax.errors.JaxRuntimeError:  # a version that does not know it
+        return {}
+    return options
 
 
 def keep_programs() -> None:

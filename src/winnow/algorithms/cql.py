@@ -96,25 +96,26 @@ class CQL:
             value = value.max(axis=0) if self.max_backup else value
             return batch.reward + self.discount * (1 - batch.terminal) * value
 
-        def penalty(critic: Any, value: Array) -> Array:
-            """log Σ exp Q over drawn actions, less Q of the data's action: [2, B]."""
+        def values(critic: Any) -> tuple[Array, Array]:
+            """Q of the data's actions, [2, B], and log Σ exp Q over drawn actions, less that."""
             uniform = jax.random.uniform(k_uniform, (self.samples, *batch.action.shape), minval=-1.0, maxval=1.0)
             here, log_here = squashed_sample(state.params["actor"], batch.obs, k_here, (self.samples,))
             there, log_there = squashed_sample(state.params["actor"], batch.next_obs, k_there, (self.samples,))
-            action = jnp.concatenate([uniform, here, there])
-            drawn = twins(critic, _like(batch.obs, action), action)
+            action = jnp.concatenate([batch.action[None], uniform, here, there])  # one pass for all
+            every = twins(critic, _like(batch.obs, action), action)
+            value = every[:, 0]
             if not self.importance:
-                return jax.nn.logsumexp(jnp.concatenate([drawn, value[:, None]], axis=1), axis=1) - value
+                return value, jax.nn.logsumexp(every, axis=1) - value
             log_uniform = jnp.full(uniform.shape[:-1], -action_dim * jnp.log(2.0))
             log_drawn = jnp.concatenate([log_uniform, log_here, log_there])
-            return jax.nn.logsumexp(drawn - log_drawn, axis=1) - value
+            return value, jax.nn.logsumexp(every[:, 1:] - log_drawn, axis=1) - value
 
         target = frozen(backup())
 
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-            value = twins(params["critic"], batch.obs, batch.action)
+            value, over = values(params["critic"])
             td = expect(td_weight, ((value - target) ** 2).sum(axis=0))
-            gap = expect(weights.sa, penalty(params["critic"], value).sum(axis=0))
+            gap = expect(weights.sa, over.sum(axis=0))
             return td + self.penalty * gap, {"loss/td": td, "loss/penalty": gap, "q": expect(weights.sa, value[0])}
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:

@@ -29,7 +29,7 @@ ON_A_CPU = 16
 """Runs in one pack at the most where they do not step together anyway."""
 TURN = 100
 """Steps that an accelerator is measured with at a time: its programs are compiled for a number of steps."""
-AHEAD = 8
+AHEAD = 16
 """Packs whose programs are compiled side by side for a dry run on an accelerator."""
 UNKNOWN_ROWS = 2_000_000
 """Rows that a file of D4RL is taken to hold before it is opened: as many as the largest."""
