@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -13,14 +15,13 @@ import numpy as np
 import pytest
 from problems import assert_same, quick_compiles, toy_dataset
 
-from winnow import fused
+from winnow import fused, nets
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.nets import (
     COPIES,
     adam_init,
     adam_step,
-    kernels_agree,
     mlp,
     mlp_init,
     track,
@@ -285,11 +286,11 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     kernels(jnp.float16)
     monkeypatch.setenv("WINNOW_PRECISION", "half")
     runs = runs_of("iql", NoWeights())
-    kernels_agree.cache_clear()
+    nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "half"
     right = fused._back_weights
     monkeypatch.setattr(fused, "_back_weights", lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
-    kernels_agree.cache_clear()
+    nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
 
@@ -297,9 +298,25 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
 
     monkeypatch.setattr(fused, "_back_weights", refused)
-    kernels_agree.cache_clear()
+    nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
-    kernels_agree.cache_clear()
+    nets._TRIED.clear()
+
+
+def test_a_size_is_tried_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def tried(*size: int) -> bool:
+        asked.append(size)
+        time.sleep(0.05)
+        return size[0] < 9
+
+    monkeypatch.setattr(nets, "_tried", tried)
+    monkeypatch.setattr(nets, "_TRIED", {})
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda number: nets.kernels_agree(8 + number % 2, 128, 1), range(16)))
+    assert said == [True, False] * 8
+    assert sorted(asked) == [(8, 128, 1), (9, 128, 1)]
 
 
 def test_dropout_goes_the_plain_way() -> None:

@@ -1,14 +1,17 @@
-"""The README's figure and table: gains over uniform sampling in the grids of results/grid, with 95 % intervals; by how
-much `continued` is ahead of others; and whether gains go with imbalance (appendix A.1 of the paper).
+"""The README's figure and table: gains over uniform sampling in the grids of results/grid, with 95 % intervals; curves
+of learning; by how much `continued` is ahead; and whether gains go with imbalance (appendix A.1 of the paper).
 
-python results/grid/picture.py [--out docs/images/grid.png]
+python results/grid/picture.py [--out docs/images]        writes grid.png and curves.png
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from winnow import figures
 from winnow.report.gains import agreement, gains, imbalance
@@ -17,7 +20,11 @@ from winnow.report.runs import Run, read
 from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent
-GRIDS = {"IQL": ("iql-expert-100k", "iql-shares-100k"), "TD3+BC": ("td3bc-expert-100k",)}
+GRIDS = {"IQL": ("iql-long-200k",), "TD3+BC": ("td3bc-expert-100k",)}
+"""The figure's and the table's."""
+EARLY = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
+"""More sets, not as far."""
+SUITES = ("mixed", "diverse")
 METHODS = {
     "dw-uniform": "DW-Uniform",
     "dw-aw": "DW-AW",
@@ -34,8 +41,8 @@ def runs_of(folders: tuple[str, ...]) -> list[Run]:
 
 def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:
     """By suite and method."""
-    found: dict[str, dict[str, Line]] = {"mixed": {}, "diverse": {}}
-    for line in lines(runs):
+    found: dict[str, dict[str, Line]] = {suite: {} for suite in SUITES}
+    for line in lines([run for run in runs if run.suite in SUITES]):
         found[line.suite][line.label] = line
     return found
 
@@ -72,14 +79,35 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
     return figure
 
 
+def curves(runs: list[Run], environments: tuple[str, ...] = ("hopper", "walker2d", "ant")) -> Any:
+    """A plot for each suite and environment: the mean over its sets and seeds, and every run as a thin line."""
+    figure, axes = figures.panels(14, 3.1, len(SUITES) * len(environments))
+    colour = figures.colours(["uniform", *METHODS])
+    for axis, (suite, environment) in zip(axes, itertools.product(SUITES, environments), strict=True):
+        for label in ("uniform", "aw", "dw-aw", "continued", "best-source"):
+            some = [run.curve for run in runs if (run.suite, run.environment, run.label) == (suite, environment, label)]
+            steps = [step / 1000 for step, _ in some[0]]
+            each = np.array([[score for _, score in curve] for curve in some])
+            axis.plot(steps, each.T, color=colour[label], lw=0.5, alpha=0.3)
+            axis.plot(steps, each.mean(axis=0), color=colour[label], lw=1.8, label=METHODS.get(label, label))
+        axis.set_title(f"{environment}, {suite}", fontsize=10)
+        axis.set_ylim(-5, 132)
+        axis.set_xlabel("thousand updates", fontsize=8)
+    axes[0].set_ylabel("score", fontsize=9)
+    lines_drawn, names = axes[0].get_legend_handles_labels()
+    figure.legend(lines_drawn, names, loc="outside lower center", ncol=len(names), frameon=False, fontsize=8)
+    return figure
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images" / "grid.png")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    runs = {name: runs_of(folders) for name, folders in GRIDS.items()}
+    runs = {name: runs_of(folders) for name, folders in (GRIDS | EARLY).items()}
     grids = {name: by_suite(some) for name, some in runs.items()}
-    figures.save(drawn(grids), words.out)
-    columns = [(name, suite) for name in grids for suite in ("mixed", "diverse")]
+    figures.save(drawn({name: grids[name] for name in GRIDS}), words.out / "grid.png")
+    figures.save(curves(runs["IQL"]), words.out / "curves.png")
+    columns = [(name, suite) for name in grids for suite in SUITES]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")
     for label, words_for in METHODS.items():

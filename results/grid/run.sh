@@ -10,6 +10,7 @@
 #     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
 #     td3bc-expert   the same sets, TD3+BC, six methods
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
+#     iql-long       σ 5 and 10 % of the expert and the small sets with it, ten methods, 200,000 updates
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
 #     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
 #     td3bc-studies  less conservatism and state weights, TD3+BC
@@ -21,11 +22,11 @@
 #     cql-expert     the sets of iql-expert, CQL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-medium, iql-small, cql-expert, iql-studies, cql-studies or td3bc-studies}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-long, iql-medium, iql-small, cql-expert, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here, 50000 for cql-studies
+STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long, 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES="mixed diverse"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
@@ -39,6 +40,9 @@ case $GRID in
       --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,dual-paths-aw,dual-paths-uniform,continued,dual-continued" ;;
   td3bc-expert) words="$PIECES --levels expert --algorithms td3bc --shares 5,10 $SHORT $FEW" ;;
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
+  iql-long)
+    words="$PIECES small --levels expert --algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 3
+      --evaluation.episodes 10 --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
   iql-medium) words="$PIECES --levels medium --algorithms iql --shares 5,10 $SHORT $FEW" ;;
   iql-small) words="small --algorithms iql $SHORT $FEW" ;;
   cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;

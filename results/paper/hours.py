@@ -3,10 +3,12 @@
 python results/paper/hours.py        writes results/paper/hours.json
 
 Runs are planned in packs as `winnow bench run` would. A pack's rate is that of its algorithm in a large pack, with
-weights or without (results/speed/dry-run-h200.txt), times three factors of results/speed/growth-h200.json: how full
-its lanes make the chip, wider observations, wider networks; and the part of it that a grid keeps over a million
-updates (results/speed/grid.json). Where a factor was not measured for an algorithm, IQL's is taken; OptiDICE's and
-the dual's weights are taken to be as fast as DW's, BC as IQL without weights.
+weights or without (results/speed/dry-run-h200.txt), times four factors: how full its lanes make the chip and wider
+observations (growth-h200.json), what running kernels side by side brings (side-by-side.json), and the part of it that a
+grid keeps over a million updates (grid.json). Kitchen's CQL, with larger networks, has measured rates of its own
+(seen.json). Where a factor was not measured for an algorithm, IQL's is taken; OptiDICE's and the dual's weights are
+taken to be as fast as DW's, BC as IQL without weights. All rates are from before CQL's critics went in one pass,
+and from before the way back took 128 units at a time for networks with more than 63 inputs: both are faster now.
 """
 
 from __future__ import annotations
@@ -54,6 +56,15 @@ class Rates:
         self.large = large_packs()
         self.points = [one for one in points if one["method"] == "dw-aw" and one["rows"] == 1_000_000]
         self.kept = json.loads((SPEED / "grid.json").read_text())["ratio at 1M steps"]
+        both = json.loads((SPEED / "side-by-side.json").read_text())
+        self.both = [one for one in both if one.get("width", 256) == 256]
+        seen = json.loads((SPEED / "seen.json").read_text(encoding="utf-8"))
+        large = seen["networks that no kernel takes, run-steps/s on an H200, 200,000 rows"]
+        kitchen = {"dw-aw x 18": True, "uniform x 27": False}
+        self.kitchen = {
+            weights: large[f"cql {pack}, Kitchen's CQL, 3 x 512, products of winnow.halves"]
+            for pack, weights in kitchen.items()
+        }
 
     def best(self, **wanted: Any) -> float:
         """The faster precision of a point."""
@@ -78,20 +89,27 @@ class Rates:
         wide = self.best(algorithm=name, runs=16, obs=45, actions=24)
         return wide / self.best(algorithm=name, runs=16)
 
-    def networks(self, hidden: Sequence[int]) -> float:
-        """What wider hidden layers leave of it, and a third one."""
-        if max(hidden) <= 256:
-            return 1.0
-        return self.best(runs=32, width=512) / self.best(runs=32) * 2 / len(hidden)
+    def beside(self, algorithm: str, count: int) -> float:
+        """What running kernels side by side brings to so many lanes."""
+        seen: dict[int, list[float]] = {}
+        for one in self.both:
+            if one["algorithm"] == algorithm:
+                gain = one["side by side, run-steps/s"] / one["one after another, run-steps/s"]
+                seen.setdefault(one["runs"], []).append(gain)
+        known = sorted(seen)
+        return float(np.interp(np.log(count), np.log(known), [np.mean(seen[runs]) for runs in known]))
 
     def seconds(self, pack: Sequence[Planned]) -> float:
         first = pack[0]
         kind, weights = (record(part)["name"] for part in (first.algorithm, first.weighter))
         algorithm = "iql" if kind == "bc" else kind
-        rate = self.large[algorithm, weights not in PLAIN] * self.lanes(algorithm, len(pack)) * self.kept
-        hidden: Any = first.algorithm
-        rate *= self.sizes(algorithm, sum(first.entry.sizes)) * self.networks(hidden.hidden)
-        return sum(run.how.steps for run in pack) / rate
+        learner: Any = first.algorithm
+        if algorithm == "cql" and max(learner.hidden) > 256:
+            rate = self.kitchen[weights not in PLAIN]
+        else:
+            rate = self.large[algorithm, weights not in PLAIN] * self.lanes(algorithm, len(pack))
+            rate *= self.sizes(algorithm, sum(first.entry.sizes)) * self.beside(algorithm, len(pack))
+        return sum(run.how.steps for run in pack) / (rate * self.kept)
 
 
 def main() -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -199,10 +200,28 @@ def sizes_with_copies(tree: Any) -> set[tuple[int, int, int]]:
     return {(*net[0]["w"].shape[-2:], net[2]["w"].shape[-1]) for net in nets}
 
 
-@cache
-def kernels_agree(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
+def kernels_agree(inputs: int, width: int, outputs: int) -> bool:
     """Whether the kernels get a network of these sizes right on this device, forth and back, by numpy's word on random
-    numbers. A compiler may refuse a kernel, or accept it and get it wrong, which nothing else would show."""
+    numbers. A compiler may refuse a kernel, or accept it and get it wrong, which nothing else would show. Each size is
+    tried once in a process, and by one thread."""
+    size = inputs, width, outputs
+    with _TRYING:
+        mine = size not in _TRIED
+        trial = _TRIED.setdefault(size, Future())
+    if mine:
+        try:
+            trial.set_result(_tried(*size))
+        except BaseException as error:
+            trial.set_exception(error)
+            raise
+    return trial.result()
+
+
+_TRYING = threading.Lock()
+_TRIED: dict[tuple[int, int, int], Future[bool]] = {}
+
+
+def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:

@@ -121,7 +121,7 @@ def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int, drawn: 
     tables, lanes = lay_out(runs, with_episodes=with_episodes, drawn=drawn)
     start = _starting().trace(tables, lanes, **_start_words(runs, batch_size))
     learners, step = start.out_info, (jnp.asarray(0), jnp.asarray(steps))
-    how = {"batch_size": batch_size, "precision": best_precision(len(runs))}
+    how = {"batch_size": batch_size, "precision": where_right(best_precision(len(runs)), learners)}
     return start, _advancing(fixed=True).trace(tables, lanes, learners, *step, count=count, **how)
 
 

@@ -76,7 +76,7 @@ def test_no_program_works_with_more_than_is_thought_at_first(algorithm):
 
 def fixed(monkeypatch: pytest.MonkeyPatch, workings: int, most: int = 10**12) -> None:
     monkeypatch.setattr(Costs, "_workings", lambda self, run, count=4: workings)
-    monkeypatch.setattr(Costs, "_most", lambda self, run: most)
+    monkeypatch.setattr(Costs, "_most", lambda self, run, count: most)
 
 
 def test_an_accelerator_is_filled_up_to_a_margin(monkeypatch):

@@ -66,7 +66,7 @@ class Costs:
         kept = self._kept(run)
         if self.on_cpu:
             return max(1, min(free // (2 * kept), ON_A_CPU))
-        if len(pack) * (kept + self._most(run)) <= free:
+        if len(pack) * (kept + self._most(run, len(pack))) <= free:
             return len(pack)  # without asking the compiler, which takes its time
         return max(1, free // (kept + self._workings(run)))
 
@@ -87,11 +87,12 @@ class Costs:
             self._bytes[key] = 2 * sum(_bytes(leaf) for leaf in jax.tree.leaves(state))
         return self._bytes[key]
 
-    def _most(self, run: Planned) -> int:
-        """More bytes than a step of a run works with: as if all that it computes were kept, and that twice."""
-        key = "most", run.shape, run.how.batch_size
+    def _most(self, run: Planned, count: int = 4) -> int:
+        """More bytes than a step of a run works with, in a pack of `count`: as if all that it computes were kept, and
+        that twice. JAX keeps what it traced, so that the program of such a pack is not traced again."""
+        key = "most", run.shape, run.how.batch_size, count
         if key not in self._bytes:
-            self._bytes[key] = 2 * _made(self._programs(run, 1)[1].jaxpr.jaxpr)
+            self._bytes[key] = -(-2 * _made(self._programs(run, count)[1].jaxpr.jaxpr) // count)
         return self._bytes[key]
 
     def _workings(self, run: Planned, count: int = 4) -> int:
