@@ -31,7 +31,7 @@ from winnow.nets import (
     without_copies,
 )
 from winnow.pack import Pack
-from winnow.programs import best_precision
+from winnow.programs import best_precision, side_by_side
 from winnow.runs import Run
 from winnow.samplers import Uniform
 from winnow.weighters import Density, NoWeights
@@ -337,3 +337,23 @@ def test_a_cpu_keeps_to_float32_and_the_environment_has_the_last_word(monkeypatc
     monkeypatch.setenv("WINNOW_PRECISION", "half")
     with pytest.raises(BadInput, match="compute capability 9"):
         best_precision(512)
+
+
+def test_a_gpus_kernels_run_side_by_side_unless_the_environment_or_the_compiler_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    asked = side_by_side.__wrapped__
+    assert asked() == {}  # a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    option = "xla_gpu_command_buffer_scheduling_mode"
+    assert asked() == {option: "CONCURRENT"}
+    monkeypatch.setenv("XLA_FLAGS", f"--{option}=SERIALIZE")
+    assert asked() == {}
+    monkeypatch.delenv("XLA_FLAGS")
+
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise jax.errors.JaxRuntimeError(f"INVALID_ARGUMENT: No such compile option: '{option}'")
+
+    monkeypatch.setattr(jax, "jit", lambda *_, **__: refuses)
+    assert asked() == {}

@@ -18,7 +18,7 @@
 # Chosen, and not run yet:
 #
 #     iql-medium     σ 5 and 10 % of the medium policy in all four environments
-#     iql-small      the eight small sets
+#     iql-small      the eight small sets, AW with its usual η and the published one
 #     cql-expert     the sets of iql-expert, CQL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -44,7 +44,8 @@ case $GRID in
     words="$PIECES small --levels expert --algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 3
       --evaluation.episodes 10 --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
   iql-medium) words="$PIECES --levels medium --algorithms iql --shares 5,10 $SHORT $FEW" ;;
-  iql-small) words="small --algorithms iql $SHORT $FEW" ;;
+  iql-small)
+    words="small --algorithms iql $SHORT --methods uniform,aw,best-source,dw-aw,dual-aw,dual-uniform --sweep sampler.temperature=0.1,5" ;;
   cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
   iql-studies)
     words="study:lambda study:forms study:conservatism study:terminal study:state-weight study:temperature study:filtering

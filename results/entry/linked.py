@@ -1,0 +1,108 @@
+"""The exact dual's weights, continued past the end of each piece as `winnow.continued` continues rewards.
+
+python results/entry/linked.py [--rows 300000] [--steps 6000] [--environment hopper] [--shares 5,10]
+
+Stationary weights starve an episode's first steps; averaged over a piece of 19 steps they still do. Here a piece gets
+the mean of log w over itself and over what follows it in other pieces: log w, clipped to its quantiles of 1 and 99 %
+and scaled to [0, 1], in the place of rewards. Weighters alone, no policy. For each set it prints, and keeps in
+results/entry/linked.json, share, entry and purity (see results/entry/starts.py) of
+
+rows      w of single rows
+linked    the exponential of the mean along the continuation
+level     the level of `continued` (0.5, η 0.03) on that mean
+rewards   the same level on continued returns, without a dual: the sampler `continued` with networks of 64×64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from winnow.algorithms import BC
+from winnow.continued import _returns  # pyright: ignore
+from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
+from winnow.methods import make_sampler
+from winnow.runs import Run
+from winnow.samplers import Continued
+from winnow.training import train_runs
+from winnow.weighters import Dual
+
+FIRST = 20
+FIT = Continued(hidden=(64, 64))
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget 2": {},
+    "λ 0.1": {"control": "temperature", "temperature": 0.1},
+    "λ 0.2": {"control": "temperature", "temperature": 0.2},
+}
+
+
+class Rewarded:
+    """A dataset with other rewards."""
+
+    def __init__(self, dataset: Dataset, reward: np.ndarray) -> None:
+        self.dataset, self.reward = dataset, reward.astype(np.float32)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def rows(self) -> Any:
+        return self.dataset.rows()._replace(reward=self.reward)
+
+
+def measured(data: Dataset, weight: np.ndarray) -> dict[str, float]:
+    weight = weight / weight.sum()
+    expert, first = data.source == data.meta.sources.index("expert"), data.step < FIRST
+    share, both = weight[expert].sum(), weight[expert & first].sum()
+    fair = (expert & first).sum() / expert.sum()
+    said = {"share": share, "entry": both / share / fair, "purity": both / weight[first].sum()}
+    return {name: round(float(value), 4) for name, value in said.items()}
+
+
+def above_level(data: Dataset, score: np.ndarray) -> np.ndarray:
+    """As the sampler draws."""
+    every = np.repeat(score, data.episodes.length)
+    low, high = np.quantile(every, (0.05, 0.995), method="nearest")
+    return 1 / (1 + np.exp((FIT.level - (np.clip(every, low, high) - low) / (high - low)) / FIT.temperature))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--steps", type=int, default=6_000)
+    parser.add_argument("--environment", default="hopper")
+    parser.add_argument("--shares", default="5,10")
+    words = parser.parse_args()
+    out = Path(__file__).parent / "linked.json"
+    found: dict[str, Any] = {"rows": words.rows, "steps": words.steps, "found": {}}
+    for share in words.shares.split(","):
+        name = f"{words.environment}-random-expert-diverse-{share}%@{words.rows}"
+        data = open_dataset(name)
+        seen = found["found"][name] = {"rewards": measured(data, above_level(data, _returns(data, FIT)))}
+        print(name, seen, flush=True)
+        runs = [
+            Run(data, BC(hidden=(8,)), make_sampler("uniform"), Dual(hidden=(64, 64), **how), 0, label)
+            for label, how in SETTINGS.items()
+        ]
+        for one in train_runs(runs, steps=words.steps, chunk=2_000, progress=False):
+            log_weight = np.log(np.maximum(one.weights().weight, 1e-30))
+            low, high = np.quantile(log_weight, (0.01, 0.99))
+            rewarded: Any = Rewarded(data, (np.clip(log_weight, low, high) - low) / (high - low))
+            mean = np.clip(_returns(rewarded, FIT), 0, 1)
+            linked = np.repeat(np.exp((high - low) * (mean - 1)), data.episodes.length)
+            ways = {"rows": np.exp(log_weight), "linked": linked, "level": above_level(data, mean)}
+            for way, weight in ways.items():
+                seen[f"{one.run.name}, {way}"] = measured(data, weight)
+                print(name, one.run.name, way, seen[f"{one.run.name}, {way}"], flush=True)
+            out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
