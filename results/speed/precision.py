@@ -2,6 +2,7 @@
 
 python results/speed/precision.py                (on a GPU of compute capability 9; writes precision.json beside it)
 python results/speed/precision.py --interpret    (on a CPU, smaller, the kernels interpreted; writes precision-cpu.json)
+python results/speed/precision.py --deep         (three layers, which no kernel takes; writes precision-deep.json)
 
 Both precisions train the same seeds on the same data. Rounding makes their paths part after some hundred updates, so
 they are compared as samples: the difference of the mean scores beside its standard error.
@@ -28,6 +29,8 @@ PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000,
 """algorithm: (seeds, updates, rows of a batch and width of a layer)"""
 INTERPRETED = {"iql": (12, 2_500, 128), "td3bc": (12, 2_500, 128)}
 """The same on a CPU."""
+DEEP = {"iql": (8, 1_500, 256)}
+"""The same with a third layer, which goes through the products of `winnow.halves`."""
 PRECISIONS = ("half", "float32")
 LOOKS, EPISODES, ROWS, SHARE = 5, 20, 100_000, 0.05
 WATCHED = ("q", "loss/critic", "loss/td", "weighter/loss", "weight/ess", "weight/reward")
@@ -45,9 +48,11 @@ def scores(pack: Pack) -> np.ndarray:
     return toy.normalised(returns).reshape(len(pack.runs), EPISODES).mean(axis=1)
 
 
-def learn(dataset: Any, algorithm: str, precision: Any, seeds: int, steps: int, size: int) -> dict[str, Any]:
+def learn(
+    dataset: Any, algorithm: str, precision: Any, seeds: int, steps: int, size: int, layers: int = 2
+) -> dict[str, Any]:
     learner, weighter = (
-        resized(part, (size, size)) for part in (make_algorithm(algorithm), method("dw-aw", algorithm)[1])
+        resized(part, (size,) * layers) for part in (make_algorithm(algorithm), method("dw-aw", algorithm)[1])
     )
     runs = plan(dataset, learner, "dw-aw", weighter=weighter, seeds=seeds)
     pack = Pack(runs, steps, size, precision=precision)
@@ -66,14 +71,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--algorithms", nargs="+", help="some of those in the plan")
     parser.add_argument("--interpret", action="store_true")
+    parser.add_argument("--deep", action="store_true")
     words = parser.parse_args()
     sizes, name = (INTERPRETED, "precision-cpu.json") if words.interpret else (PLAN, "precision.json")
+    if words.deep:
+        sizes, name = DEEP, "precision-deep.json"
     fused.BLOCKS = dataclasses.replace(fused.BLOCKS, interpret=words.interpret)
     dataset = toy.imbalanced(ROWS, SHARE, expert_rows=ROWS // 5)
     kept: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
     for algorithm in words.algorithms or sizes:
         for precision in PRECISIONS:
-            kept[f"{algorithm} {precision}"] = learn(dataset, algorithm, precision, *sizes[algorithm])
+            kept[f"{algorithm} {precision}"] = learn(
+                dataset, algorithm, precision, *sizes[algorithm], 3 if words.deep else 2
+            )
         Path(__file__).with_name(name).write_text(json.dumps(kept))
         compare(algorithm, *(kept[f"{algorithm} {precision}"] for precision in PRECISIONS))
 

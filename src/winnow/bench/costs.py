@@ -185,17 +185,21 @@ def reckon(
     told: hears which pack is being compiled or measured, of how many
     """
     costs, needs = Costs(device), []
-    packs = list(begun)
-    for pack in new:
-        packs += cut(pack, -(-len(pack) // costs.fitting(pack)))
+
+    def sized(pack: list[Planned], whole: bool) -> list[tuple[list[Planned], int]]:
+        parts = [pack] if whole else cut(pack, -(-len(pack) // costs.fitting(pack)))
+        return [(part, costs.memory(part)) for part in parts]
+
     # An accelerator's programs are compiled side by side first, for what they work with. Measured meanwhile, the rates
     # would be those of a machine that compiles. A CPU compiles each as it is measured.
+    packs: list[tuple[list[Planned], int]] = []
+    count = len(begun) + len(new)
     with ThreadPoolExecutor(1 if costs.on_cpu else min(AHEAD, cores_here())) as pool:
-        memory = []
-        for number, size in enumerate(pool.map(costs.memory, packs), 1):
-            memory.append(size)
-            told(f"compiled {number} of {len(packs)} packs")
-    for number, (pack, size) in enumerate(zip(packs, memory, strict=True), 1):
+        every = pool.map(sized, [*begun, *new], [True] * len(begun) + [False] * len(new))
+        for number, parts in enumerate(every, 1):
+            packs += parts
+            told(f"compiled {number} of {count} packs")
+    for number, (pack, size) in enumerate(packs, 1):
         told(f"measuring pack {number} of {len(packs)}")
         needs.append(Need(pack, size, costs.seconds(pack)))
     return Reckoned(device.device_kind, places, needs)

@@ -173,21 +173,27 @@ def _part(text: str) -> tuple[int, int]:
 
 def reckoned(left: Todo, cluster: str | None) -> Reckoned:
     """What the packs that are left will take: on this machine's devices, or on a cluster's."""
-    from rich.console import Console
-
-    console = Console()
     if cluster is not None:
+        from rich.console import Console
+
         from winnow.bench import ray
 
-        with console.status("measuring packs on a device of the cluster"):
+        with Console().status("measuring packs on a device of the cluster"):
             return ray.reckon(left, cluster)
     import jax
 
     from winnow.bench.costs import reckon
+    from winnow.progress import Progress
 
     devices = jax.local_devices()
-    with console.status("measuring packs") as status:
-        return reckon(devices[0], left.begun, left.spread(len(devices)), len(devices), status.update)
+    packs = left.spread(len(devices))
+    with Progress(2 * (len(left.begun) + len(packs)), shown=True, unit="packs") as bar:  # compiled, then measured
+
+        def told(text: str) -> None:
+            bar.describe(text)
+            bar.count(1)
+
+        return reckon(devices[0], left.begun, packs, len(devices), told)
 
 
 def evaluated(left: Todo) -> Playing:
