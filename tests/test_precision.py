@@ -203,7 +203,7 @@ def test_a_pack_of_larger_networks_learns_in_half_floats() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (128, 128, 128, 1), (3, 8, 8, 8, 1)]
+    "shape", [(11, 128, 1), (11, 64, 64, 1), (11, 128, 256, 1), (128, 128, 128, 1), (11, 128, 128, 65), (3, 8, 8, 8, 1)]
 )
 def test_networks_of_other_shapes_stay_plain(shape: tuple[int, ...]) -> None:
     layers = mlp_init(jax.random.key(0), shape)

@@ -3,12 +3,8 @@
 python results/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--shares 5 10]
        [--kinds mixed diverse] [--rows 1000000]
 
-Adds to results/entry/drawn.json, for every set with so many per cent of the expert:
-
-share    part of the draws that are the expert's rows
-entry    draws of the expert's first 20 steps, over the share that they have of the expert's rows: 1 is fair
-purity   part of the draws of first 20 steps (of episodes as they were played, whoever played them) that is the
-         expert's: what a policy that starts there learns from
+Adds to results/entry/drawn.json share, entry and purity (see measures.py) of the draws, for every set with so many per
+cent of the expert.
 """
 
 from __future__ import annotations
@@ -17,10 +13,11 @@ import argparse
 import json
 from pathlib import Path
 
+from measures import measured
+
 from winnow.data.sources import open_dataset
 from winnow.methods import make_sampler
 
-FIRST = 20
 OUT = Path(__file__).parent / "drawn.json"
 
 
@@ -41,16 +38,8 @@ def main() -> None:
     ]
     for name in names:
         data = open_dataset(f"{name}@{words.rows}")
-        expert, first = data.source == data.meta.sources.index("expert"), data.step < FIRST
         for sampler in words.samplers:
-            drawn = make_sampler(sampler).probabilities(data)
-            share, both = drawn[expert].sum(), drawn[expert & first].sum()
-            said = {
-                "share": share,
-                "entry": both / share / ((expert & first).sum() / expert.sum()),
-                "purity": both / drawn[first].sum(),
-            }
-            found[f"{name} {sampler}"] = {key: round(float(value), 4) for key, value in said.items()}
+            found[f"{name} {sampler}"] = measured(data, make_sampler(sampler).probabilities(data))
             print(f"{name} {sampler}", found[f"{name} {sampler}"], flush=True)
             OUT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 

@@ -5,7 +5,7 @@ python results/entry/linked.py [--rows 300000] [--steps 6000] [--environment hop
 Stationary weights starve an episode's first steps; averaged over a piece of 19 steps they still do. Here a piece gets
 the mean of log w over itself and over what follows it in other pieces: log w, clipped to its quantiles of 1 and 99 %
 and scaled to [0, 1], in the place of rewards. Weighters alone, no policy. For each set it prints, and keeps in
-results/entry/linked.json, share, entry and purity (see results/entry/starts.py) of
+results/entry/linked.json, share, entry and purity (see measures.py) of
 
 rows      w of single rows
 linked    the exponential of the mean along the continuation
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measures import measured
 
 from winnow.algorithms import BC
 from winnow.continued import _returns  # pyright: ignore
@@ -32,7 +33,6 @@ from winnow.samplers import Continued
 from winnow.training import train_runs
 from winnow.weighters import Dual
 
-FIRST = 20
 FIT = Continued(hidden=(64, 64))
 SETTINGS: dict[str, dict[str, Any]] = {
     "budget 2": {},
@@ -57,22 +57,6 @@ class Rewarded:
         return self.dataset.rows()._replace(reward=self.reward)
 
 
-def measured(data: Dataset, weight: np.ndarray) -> dict[str, float]:
-    weight = weight / weight.sum()
-    expert, first = data.source == data.meta.sources.index("expert"), data.step < FIRST
-    share, both = weight[expert].sum(), weight[expert & first].sum()
-    fair = (expert & first).sum() / expert.sum()
-    said = {"share": share, "entry": both / share / fair, "purity": both / weight[first].sum()}
-    return {name: round(float(value), 4) for name, value in said.items()}
-
-
-def above_level(data: Dataset, score: np.ndarray) -> np.ndarray:
-    """As the sampler draws."""
-    every = np.repeat(score, data.episodes.length)
-    low, high = np.quantile(every, (0.05, 0.995), method="nearest")
-    return 1 / (1 + np.exp((FIT.level - (np.clip(every, low, high) - low) / (high - low)) / FIT.temperature))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
@@ -85,7 +69,7 @@ def main() -> None:
     for share in words.shares.split(","):
         name = f"{words.environment}-random-expert-diverse-{share}%@{words.rows}"
         data = open_dataset(name)
-        seen = found["found"][name] = {"rewards": measured(data, above_level(data, _returns(data, FIT)))}
+        seen = found["found"][name] = {"rewards": measured(data, FIT.probabilities(data))}
         print(name, seen, flush=True)
         runs = [
             Run(data, BC(hidden=(8,)), make_sampler("uniform"), Dual(hidden=(64, 64), **how), 0, label)
@@ -97,7 +81,7 @@ def main() -> None:
             rewarded: Any = Rewarded(data, (np.clip(log_weight, low, high) - low) / (high - low))
             mean = np.clip(_returns(rewarded, FIT), 0, 1)
             linked = np.repeat(np.exp((high - low) * (mean - 1)), data.episodes.length)
-            ways = {"rows": np.exp(log_weight), "linked": linked, "level": above_level(data, mean)}
+            ways = {"rows": np.exp(log_weight), "linked": linked, "level": FIT.by_level(data, mean)}
             for way, weight in ways.items():
                 seen[f"{one.run.name}, {way}"] = measured(data, weight)
                 print(name, one.run.name, way, seen[f"{one.run.name}, {way}"], flush=True)

@@ -2,13 +2,8 @@
 
 python results/entry/starts.py [--rows 300000] [--steps 10000] [--environment hopper]
 
-Adds to results/entry/starts.json what it does not hold yet. For every setting, on mixed and diverse sets with 5 and
-10 % of the expert:
-
-share    part of the weight that falls on the expert's rows
-entry    weight of the expert's first 20 steps, over the share that they have of the expert's rows: 1 is fair
-purity   part of the weight on first 20 steps (of episodes as they were played, whoever played them) that is the
-         expert's: what a policy that starts there learns from
+Adds to results/entry/starts.json what it does not hold yet: share, entry and purity (see measures.py) of the weights of
+every setting, on mixed and diverse sets with 5 and 10 % of the expert.
 """
 
 from __future__ import annotations
@@ -18,6 +13,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from measures import measured
 
 from winnow.algorithms import BC
 from winnow.data.sources import open_dataset
@@ -26,7 +22,6 @@ from winnow.runs import Run
 from winnow.training import train_runs
 from winnow.weighters import Dual
 
-FIRST = 20
 SETTINGS: dict[str, dict[str, object]] = {
     "budget 1": {"budget": 1.0},
     "budget 2": {"budget": 2.0},
@@ -58,21 +53,12 @@ def main() -> None:
                 for how_name, how in SETTINGS.items()
                 for label in [f"{drawn} {how_name}"]
             ]
-            expert = data.source == data.meta.sources.index("expert")
-            first = data.step < FIRST
             for one in train_runs(runs, steps=words.steps, chunk=2_000, progress=False):
-                weights = one.weights()
-                parts = {label: weights.share(rows) for label, rows in (("expert", expert), ("first", first))}
-                both = weights.share(expert & first)
-                said = {
-                    "share": parts["expert"],
-                    "entry": both / max(parts["expert"], 1e-9) / ((expert & first).sum() / expert.sum()),
-                    "purity": both / max(parts["first"], 1e-9),
-                    "ess": float(1 / np.mean(weights.weight**2)),
-                }
+                weight = one.weights().weight
+                said = measured(data, weight) | {"ess": round(float(1 / np.mean(weight**2)), 4)}
                 if "log_temperature" in one.weighter_state.params:
-                    said["temperature"] = float(np.exp(one.weighter_state.params["log_temperature"]))
-                found[f"{name} {one.run.name}"] = {key: round(float(value), 4) for key, value in said.items()}
+                    said["temperature"] = round(float(np.exp(one.weighter_state.params["log_temperature"])), 4)
+                found[f"{name} {one.run.name}"] = said
                 print(f"{name} {one.run.name}", found[f"{name} {one.run.name}"], flush=True)
             out.write_text(json.dumps({"rows": words.rows, "steps": words.steps, "found": found}, indent=1) + "\n")
 

@@ -59,7 +59,7 @@ class Rates:
         both = json.loads((SPEED / "side-by-side.json").read_text())
         self.both = [one for one in both if one.get("width", 256) == 256]
         seen = json.loads((SPEED / "seen.json").read_text(encoding="utf-8"))
-        large = seen["networks that no kernel takes, run-steps/s on an H200, 200,000 rows"]
+        large = seen["networks that no kernel takes, run-steps/s on an H200, 200,000 rows (trials.py larger)"]
         kitchen = {"dw-aw x 18": True, "uniform x 27": False}
         self.kitchen = {
             weights: large[f"cql {pack}, Kitchen's CQL, 3 x 512, products of winnow.halves"]

@@ -57,7 +57,7 @@ def where_right(precision: Precision, learners: Any) -> Precision:
         if not good:
             which = f"a network of {inputs} inputs, 2 × {width} units and {outputs} outputs"
             ask = "Please report it, with the GPU and the version of jax"
-            print(f"the fast kernels are wrong here for {which}: slower ones are used. {ask}", file=sys.stderr)
+            print(f"the fast kernels fail or are wrong here for {which}: slower ones are used. {ask}", file=sys.stderr)
             return "default"
     return precision
 

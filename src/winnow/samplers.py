@@ -163,7 +163,10 @@ class Continued:
         _need_heat(self.temperature, "continued")
         from winnow.continued import continued_returns
 
-        score = continued_returns(dataset, self)
+        return self.by_level(dataset, continued_returns(dataset, self))
+
+    def by_level(self, dataset: Dataset, score: np.ndarray) -> np.ndarray:
+        """[rows] how likely each row is drawn, by a score of each episode."""
         # A few pieces end where V was hardly fitted; they may not set the scale.
         ends = np.quantile(np.repeat(score, dataset.episodes.length), (0.05, 0.995), method="nearest")
         above = (_unit(np.clip(score, *ends), score) - self.level) / self.temperature
