@@ -13,7 +13,6 @@ import importlib.util
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.errors import BadInput
+from winnow.progress import say
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def no_log_file() -> Iterator[None]:
 
     def warn(text: str) -> None:
         if "is deprecated" not in text:  # the task's model file is Gymnasium's to mend
-            print(f"MuJoCo: {text}", file=sys.stderr)
+            say(f"MuJoCo: {text}")
 
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(warn)

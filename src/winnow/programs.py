@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -20,6 +19,7 @@ from winnow.data.home import home
 from winnow.errors import BadInput
 from winnow.layout import Lane, Tables, draw, gather, scaled, start_of
 from winnow.nets import kernels_agree, sizes_with_copies, with_copies, without_copies
+from winnow.progress import say
 from winnow.types import Array, Batch, Metrics, Spec, State
 
 Precision = Literal["float32", "default", "half"]
@@ -57,7 +57,7 @@ def where_right(precision: Precision, learners: Any) -> Precision:
         if not good:
             which = f"a network of {inputs} inputs, 2 × {width} units and {outputs} outputs"
             ask = "Please report it, with the GPU and the version of jax"
-            print(f"the fast kernels fail or are wrong here for {which}: slower ones are used. {ask}", file=sys.stderr)
+            say(f"the fast kernels fail or are wrong here for {which}: slower ones are used. {ask}")
             return "default"
     return precision
 

@@ -18,6 +18,12 @@ QUIET = 15.0
 """Seconds between two lines where there is no terminal."""
 
 
+def say(line: str) -> None:
+    """A line for whoever watches, in one piece: two threads that print at once mix their words."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 class Progress:
     """Counts what is done of a total: run-steps over all packs of a call, or whatever `unit` says."""
 
@@ -57,7 +63,7 @@ class Progress:
             self._bar.update(self._task, description=title)
         elif self._shown and time.monotonic() - self._spoke > QUIET:
             self._spoke = time.monotonic()
-            print(title, file=sys.stderr, flush=True)
+            say(title)
 
     def skip(self, steps: int) -> None:
         """Steps that an earlier call has done already."""
@@ -66,7 +72,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        print(text, file=sys.stderr) if not self._bar else self._bar.console.print(text, markup=False)
+        say(text) if not self._bar else self._bar.console.print(text, markup=False)
 
     def run(self, pack: Pack, count: int, asked: threading.Event) -> None:
         """Advance the pack by `count` steps, looking up about twice a second; by fewer if asked to stop."""
@@ -103,4 +109,4 @@ class Progress:
             words = f"{self._title}: {self._done / self._total:.0%}"
             if rate > 0:
                 words += f", {rate:,.0f} {self._unit}/s, {(self._total - self._done) / rate:,.0f} s left"
-            print(words, file=sys.stderr, flush=True)
+            say(words)

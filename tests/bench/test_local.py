@@ -206,7 +206,7 @@ from winnow.bench import local
 from winnow.cli import main
 real = local.run_pack
 def told(pack, *args, **options):
-    print("on", jax.config.jax_default_device, flush=True)
+    sys.stdout.write(f"on {jax.config.jax_default_device}\\n")  # in one piece: print's are mixed by two threads
     return real(pack, *args, **options)
 local.run_pack = told
 sys.exit(main(sys.argv[1:]))

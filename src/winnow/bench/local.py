@@ -13,7 +13,6 @@ import contextlib
 import gc
 import os
 import shutil
-import sys
 import threading
 import time
 from collections import deque
@@ -38,7 +37,7 @@ from winnow.locks import Taken, is_held, locked
 from winnow.logs import read_metrics
 from winnow.methods import record
 from winnow.pack import Pack
-from winnow.progress import Progress
+from winnow.progress import Progress, say
 from winnow.runs import Run, probabilities
 from winnow.training import train_runs
 from winnow.types import Spec
@@ -56,7 +55,7 @@ def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = No
     bar: whether to show one, or what takes its place (see `_Share`)
     """
     work = work_of(folder, pack)
-    make_ready(pack, say=_say)
+    make_ready(pack, say=say)
     try:
         with locked(lock_of(work)):
             return _run_pack(pack, folder, work, opened or Shelf(), bar)
@@ -145,7 +144,7 @@ def run(
             return Done(left.done, [])
         for one in {run.entry.environment: run.entry for run in left.runs}.values():
             place(one.environment, Spec(*one.sizes, 1))
-        make_ready(left.runs, watch, say=_say)
+        make_ready(left.runs, watch, say=say)
         total = sum(run.how.steps for run in left.runs)
         with Progress(total, shown=progress) if isinstance(progress, bool) else progress as bar:
             return Done(left.done, _Grid(left, folder, bar, len(devices)).run(devices))
@@ -153,12 +152,8 @@ def run(
 
 def finished(folder: Path, *, retry_failed: bool = False, move: bool = True) -> set[str]:
     """Runs that have results. Files that can't be trusted are named and set aside (or, without `move`, left alone)."""
-    found = collect(folder, _say, move=move)
+    found = collect(folder, say, move=move)
     return {result.id for result in found if result.finished or not retry_failed}
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from winnow import progress
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
 from winnow.data.names import Name, level
@@ -67,7 +67,7 @@ def make(
         except WorkerError as error:
             raise BadInput(f"{name}: {error}") from error
         except KeyboardInterrupt:
-            print("finished episodes are kept: the same command goes on from there", file=sys.stderr)
+            progress.say("finished episodes are kept: the same command goes on from there")
             raise
         if out is not None:
             store.save(dataset, out)
@@ -87,7 +87,7 @@ def made(name: str, sources: Mapping[str, str] | None = None, processes: int | N
     from winnow.locks import in_turn
 
     here = sources or on_disk(parse(name)) == "ready"
-    turn = in_turn(home() / "making.lock", lambda line: print(line, file=sys.stderr, flush=True))
+    turn = in_turn(home() / "making.lock", progress.say)
     with contextlib.nullcontext() if here else turn:
         return open_named(name, make=True, sources=sources, processes=processes, watch=bar)
 
@@ -184,7 +184,7 @@ def import_(
     from winnow.data import store
     from winnow.data.sources import open_dataset
 
-    with bar("reading") as progress:
+    with bar("reading") as shown:
         dataset = open_dataset(
             source,
             kind=kind,
@@ -192,7 +192,7 @@ def import_(
             action_bounds=action_bounds,
             name=name,
             environment=environment,
-            progress=progress,
+            progress=shown,
         )
     store.save(dataset, out)
     summarise(dataset, str(out))
@@ -216,10 +216,10 @@ def export(
     from winnow.data.sources import open_dataset
 
     check_target(to)
-    with bar("reading") as progress:
-        dataset = open_dataset(file, progress=progress)
-    with bar("writing") as progress:
-        write(dataset, to, progress)
+    with bar("reading") as shown:
+        dataset = open_dataset(file, progress=shown)
+    with bar("writing") as shown:
+        write(dataset, to, shown)
     summarise(dataset, to)
 
 
@@ -280,8 +280,8 @@ def mix(
 def opened(place: str) -> Dataset:
     from winnow.data.sources import open_dataset
 
-    with bar(f"reading {place}") as progress:
-        return open_dataset(place, progress=progress)
+    with bar(f"reading {place}") as shown:
+        return open_dataset(place, progress=shown)
 
 
 def labelled(text: str, option: str) -> tuple[str, str]:
@@ -330,17 +330,15 @@ def bar(title: str) -> Iterator[Progress]:
 
 
 def _lines(title: str) -> Progress:
-    from winnow import progress
-
     spoke = time.monotonic()
 
-    def say(done: int, total: int) -> None:
+    def tell(done: int, total: int) -> None:
         nonlocal spoke
         if time.monotonic() - spoke > progress.QUIET and total > 0:
             spoke = time.monotonic()
-            print(f"{title}: {done / total:.0%}", file=sys.stderr, flush=True)
+            progress.say(f"{title}: {done / total:.0%}")
 
-    return say
+    return tell
 
 
 def summarise(dataset: Dataset, place: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ import tyro
 from winnow.errors import BadInput
 from winnow.ope.candidates import EPISODELESS, GRID, Candidate
 from winnow.ope.tune import Tuning
+from winnow.progress import say
 
 if TYPE_CHECKING:
     from winnow.ope.tune import Choice
@@ -70,7 +70,7 @@ def tune(
             held_out=opened(held_out) if held_out else None,
             resume=resume,
             progress=not json,
-            say=lambda line: print(line, file=sys.stderr),
+            say=say,
         )
         write_text(out / "chosen.words", shlex.join(choice.words) + "\n")
     print(dumps(choice.record(), indent=1)) if json else show(choice, out)

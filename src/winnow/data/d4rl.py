@@ -24,7 +24,6 @@ import os
 import re
 import shutil
 import ssl
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -45,6 +44,7 @@ from winnow.data.names import ENVIRONMENTS
 from winnow.data.sources import DAMAGE, FORMATS, open_dataset
 from winnow.errors import BadInput
 from winnow.files import write_text
+from winnow.progress import say
 
 BASE = "https://rail.eecs.berkeley.edu/datasets/offline_rl/"
 TIMEOUT = 30.0
@@ -371,7 +371,7 @@ def _wrong_sum(file: File, path: Path, target: Path) -> str | None:
     if known is None and noted.exists():
         known = noted.read_text(encoding="utf-8", errors="replace").partition(" ")[0]
     if known is None:
-        print(f"{target}: no checksum is known for it; its sha256 {found} is kept in {noted.name}", file=sys.stderr)
+        say(f"{target}: no checksum is known for it; its sha256 {found} is kept in {noted.name}")
         write_text(noted, f"{found}  {target.name}\n")
         return None
     return None if found == known else f"its sha256 is {found}, and {'D4RL' if file.sha256 else noted} says {known}"
