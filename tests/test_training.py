@@ -144,7 +144,7 @@ from test_training import tiny_runs
 from winnow.data import store
 from winnow.training import train_runs
 runs = tiny_runs(store.load({data!r}), seeds=3)
-train_runs(runs, out={out!r}, steps=2000, chunk=50, batch_size=16, resume=True, checkpoint_seconds=0, progress=False)
+train_runs(runs, out={out!r}, steps=800, chunk=40, batch_size=16, resume=True, checkpoint_seconds=0, progress=False)
 """
 
 
