@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from jax._src import compiler
 from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
+from winnow.programs import if_known
 from winnow.types import Array, Batch, Spec, Weights
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, OptiDICE
 
@@ -165,7 +165,8 @@ def differ(a: Any, b: Any) -> bool:
 @contextmanager
 def quick_compiles() -> Iterator[None]:
     """Compile with few optimisations: most of the time of a test with tiny networks is spent compiling."""
-    options, simple = compiler.get_compile_options, _simple_code()
+    options = compiler.get_compile_options
+    simple = if_known({"xla_cpu_use_fusion_emitters": False})  # they take half of the time on a CPU
 
     def quick(*args: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
         return options(*args, env_options_overrides=simple | (env_options_overrides or {}), **more)
@@ -177,14 +178,3 @@ def quick_compiles() -> Iterator[None]:
             yield
         finally:
             jax.config.update("jax_disable_most_optimizations", False)
-
-
-@cache
-def _simple_code() -> dict[str, Any]:
-    """What makes XLA write code for a CPU in half of the time; nothing where it does not know the option."""
-    option: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
-    try:
-        jax.jit(lambda: 0).lower().compile(option)
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return option

@@ -25,11 +25,10 @@ from accelerator import measure, ready  # pyright: ignore
 from shapes import BATCH, pack, walk  # pyright: ignore
 
 from winnow import fused
-from winnow.methods import make_algorithm, method
+from winnow.methods import make_algorithm, method, resized
 from winnow.pack import Pack
 from winnow.runs import Run
 
-KITCHEN = {"penalty": 5.0, "max_backup": 10, "importance": False, "hidden": (512, 512, 512)}
 CUTS: dict[str, list[dict[str, int]]] = {
     "forth": [{}, {"depth": 64}, {"depth": 16}, {"rows": 64}, {"rows": 64, "warps": 4}, {"stages": 2}],
     "back": [{}, {"more": 32}, {"more": 64, "wide": 128}, {"back_stages": 2}, {"units": 64}],
@@ -59,8 +58,8 @@ def larger(toy: bool) -> None:
     rows = 2_000 if toy else 200_000
     precisions: tuple[Any, ...] = ("default",) if toy else ("half", "default")
     data, hopper = walk(rows, 60, 9), walk(rows)
-    plain: Any = make_algorithm("cql")
-    learner = dataclasses.replace(plain, **KITCHEN | ({"hidden": (16,) * 3} if toy else {}))
+    learner: Any = make_algorithm("cql", "kitchen")
+    learner = resized(learner, (16,) * 3) if toy else learner
     for name, runs in (("dw-aw", 18), ("uniform", 27)):
         sampler, weighter = method(name, "cql")
         some = [Run(data, learner, sampler, weighter, seed, f"run{seed}") for seed in range(2 if toy else runs)]

@@ -63,15 +63,19 @@ def where_right(precision: Precision, learners: Any) -> Precision:
 
 
 @cache
-def side_by_side() -> dict[str, str]:
+def side_by_side() -> dict[str, Any]:
     """Options for a GPU's compiler with which kernels of one update that don't need each other run at the same time:
     the small ones of a small pack then fill the chip. Left alone where XLA_FLAGS has a word about such graphs."""
     if jax.default_backend() != "gpu" or "command_buffer" in os.environ.get("XLA_FLAGS", ""):
         return {}
-    options = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    return if_known({"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"})
+
+
+def if_known(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for the compiler; none where its version does not know them."""
     try:
         jax.jit(jnp.negative, compiler_options=options)(0.0)
-    except jax.errors.JaxRuntimeError:  # a version that does not know it
+    except jax.errors.JaxRuntimeError:
         return {}
     return options
 
