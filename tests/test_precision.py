@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from problems import assert_same, quick_compiles, toy_dataset
 
-from winnow import fused, nets
+from winnow import fused, nets, tiles
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.nets import (
@@ -38,7 +38,11 @@ from winnow.weighters import Density, NoWeights
 
 WIDTH, ROWS = 128, 96  # no whole block of rows: the rest is filled up
 
-sizes = pytest.mark.parametrize(("inputs", "outputs"), [(11, 1), (14, 3), (16, 18), (69, 48), (119, 1)])
+sizes = pytest.mark.parametrize(
+    ("inputs", "outputs", "long"),
+    [(11, 1, 1024), (12, 1, 64), (14, 3, 64), (16, 18, 1024), (69, 48, 1024), (119, 1, 1024), (120, 1, 64)],
+)
+"""With rows from which on a batch is taken for a long one."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,10 +58,11 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     Compiled programs don't know by what they were cut: no two tests may run one of the same shapes with two types.
     """
 
-    def use(operand: Any) -> None:
+    def use(operand: Any, long: int = 1024) -> None:
         gradient = jnp.float32 if operand == jnp.float32 else jnp.bfloat16
-        cut = dataclasses.replace(fused.Blocks(), rows=64, operand=operand, gradient=gradient, interpret=True)
-        monkeypatch.setattr(fused, "BLOCKS", cut)
+        cut = {"rows": 64, "long": long, "operand": operand, "gradient": gradient, "interpret": True}
+        cut = dataclasses.replace(tiles.Blocks(), **cut)
+        monkeypatch.setattr(tiles, "BLOCKS", cut)
 
     return use
 
@@ -95,10 +100,10 @@ def distances(one: Any, other: Any) -> list[float]:
 
 @sizes
 def test_the_kernels_compute_the_plain_network_and_its_gradients(
-    inputs: int, outputs: int, kernels: Callable[..., None]
+    inputs: int, outputs: int, long: int, kernels: Callable[..., None]
 ) -> None:
     """In float32, to float32's last digits: out, every weight, every bias and the inputs."""
-    kernels(jnp.float32)
+    kernels(jnp.float32, long)
     layers, x, dy = problem(inputs, outputs)
     found = distances(value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy))
     assert len(found) == 8
@@ -107,36 +112,44 @@ def test_the_kernels_compute_the_plain_network_and_its_gradients(
 
 @sizes
 def test_half_floats_come_as_close_as_their_rounding_lets_them(
-    inputs: int, outputs: int, kernels: Callable[..., None]
+    inputs: int, outputs: int, long: int, kernels: Callable[..., None]
 ) -> None:
     """The output to 1e-3. A gradient changes more: a unit near 0 that is rounded to the other side joins or leaves."""
-    kernels(jnp.float16)
+    kernels(jnp.float16, long)
     layers, x, dy = problem(inputs, outputs)
     got, exact = value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy)
     assert 0 < distances(got["out"], exact["out"])[0] < 1e-3
     assert max(distances(got, exact)) < 0.08
 
 
+ways = pytest.mark.parametrize(("inputs", "long"), [(14, 1024), (12, 64)])
+
+
+@ways
 @pytest.mark.parametrize(("last_scale", "size", "dy_size"), [(1e-3, 1.0, 1e-9), (1.0, 1e3, 1e6), (30.0, 1e-3, 1.0)])
 def test_numbers_beyond_the_range_of_half_floats_on_the_way_back(
-    last_scale: float, size: float, dy_size: float, kernels: Callable[..., None]
+    last_scale: float, size: float, dy_size: float, inputs: int, long: int, kernels: Callable[..., None]
 ) -> None:
-    kernels(jnp.float16)
-    layers, x, dy = problem(14, 1, last_scale, size)
+    kernels(jnp.float16, long)
+    layers, x, dy = problem(inputs, 1, last_scale, size)
     got, exact = (value_and_grads(layers, x, np.float32(dy_size) * dy, copied) for copied in (True, False))
     assert max(distances(got, exact)) < 0.08
 
 
-def test_activations_beyond_the_range_of_half_floats_saturate(kernels: Callable[..., None]) -> None:
-    kernels(jnp.float16)
-    layers, x, dy = problem(14, 1, size=1e6)
+@ways
+def test_activations_beyond_the_range_of_half_floats_saturate(
+    inputs: int, long: int, kernels: Callable[..., None]
+) -> None:
+    kernels(jnp.float16, long)
+    layers, x, dy = problem(inputs, 1, size=1e6)
     got = value_and_grads(layers, x, dy, copied=True)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(got))
 
 
-def test_a_cotangent_that_is_not_finite_is_not_hidden(kernels: Callable[..., None]) -> None:
-    kernels(jnp.float16)
-    layers, x, dy = problem(14, 1)
+@ways
+def test_a_cotangent_that_is_not_finite_is_not_hidden(inputs: int, long: int, kernels: Callable[..., None]) -> None:
+    kernels(jnp.float16, long)
+    layers, x, dy = problem(inputs, 1)
     got = value_and_grads(layers, x, np.where(np.arange(ROWS)[:, None] == 3, np.float32(np.inf), dy), copied=True)
     assert not np.isfinite(got["layers"][1]["w"]).all()
 
@@ -279,8 +292,9 @@ def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(kernels: Cal
         np.testing.assert_allclose(means[name], value, rtol=0.01, atol=1e-3)
 
 
+@pytest.mark.parametrize("way", ["_back_weights", "_back_long"])
 def test_kernels_that_are_wrong_on_a_device_are_not_used(
-    kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    way: str, kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One whose gradients are those of half of the rows, say."""
     kernels(jnp.float16)
@@ -288,8 +302,8 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     runs = runs_of("iql", NoWeights())
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "half"
-    right = fused._back_weights
-    monkeypatch.setattr(fused, "_back_weights", lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
+    right = getattr(fused, way)
+    monkeypatch.setattr(fused, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
@@ -297,7 +311,7 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     def refused(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
 
-    monkeypatch.setattr(fused, "_back_weights", refused)
+    monkeypatch.setattr(fused, way, refused)
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     nets._TRIED.clear()

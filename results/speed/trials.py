@@ -2,7 +2,7 @@
 
 python results/speed/trials.py packs [--toy]     small and large packs; under XLA_FLAGS, what XLA's switches bring
 python results/speed/trials.py larger [--toy]    networks that no kernel of `winnow.fused` takes, in half floats and not
-python results/speed/trials.py blocks [--toy]    the way forth and back with the work cut up otherwise (`fused.Blocks`)
+python results/speed/trials.py blocks [--toy]    the way forth and back with the work cut up otherwise (`tiles.Blocks`)
 
 --toy is tiny, and works on a CPU: whether the script does.
 """
@@ -24,14 +24,19 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accelerator import measure, ready  # pyright: ignore
 from shapes import BATCH, pack, walk  # pyright: ignore
 
-from winnow import fused
+from winnow import fused, tiles
 from winnow.methods import make_algorithm, method, resized
 from winnow.pack import Pack
 from winnow.runs import Run
 
-CUTS: dict[str, list[dict[str, int]]] = {
-    "forth": [{}, {"depth": 64}, {"depth": 16}, {"rows": 64}, {"rows": 64, "warps": 4}, {"stages": 2}],
-    "back": [{}, {"more": 32}, {"more": 64, "wide": 128}, {"back_stages": 2}, {"units": 64}],
+SHORT = {"long": 1_000_000}  # no batch is that long: the way that others go
+CUTS: dict[str, list[dict[str, Any]]] = {
+    "forth": [{}, SHORT, {"depth": 64}, *({"long_forth": cut} for cut in ((64, 4, 4), (128, 8, 4), (128, 8, 3)))],
+    "back": [{}, SHORT, SHORT | {"more": 32}]
+    + [
+        {"long_back": cut, "long_wide": cut}
+        for cut in ((128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3), (64, 32, 4, 4), (64, 16, 4, 3))
+    ],
 }
 
 
@@ -74,47 +79,65 @@ def larger(toy: bool) -> None:
 
 
 def blocks(toy: bool) -> None:
-    """Networks of 15 inputs with CQL's long batches, and of 127 inputs, against numpy."""
-    width, nets, rows = (128, 2, 128) if toy else (256, 128, 7_680)
+    """Networks of 15, 63 and 127 inputs with CQL's long batches, against numpy."""
+    width, nets, rows = (128, 2, 1_024) if toy else (256, 128, 7_936)
     rng = np.random.default_rng(0)
 
     def half(*shape: int, scale: float = 1.0) -> Any:
         return jnp.asarray((scale * rng.normal(size=(nets, *shape))).astype(np.float16))
 
-    for inputs in (16, 128):
-        x, first, second = (
-            half(rows, inputs),
-            half(inputs, width, scale=(2 / inputs) ** 0.5),
-            half(width, width, scale=0.09),
-        )
-        hidden, w3 = jnp.maximum(half(rows, width), 0), half(width, 1, scale=0.06).astype(jnp.float32)
-        b2, b3, dy = jnp.zeros((nets, width)), jnp.zeros((nets, 1)), half(rows, 1).astype(jnp.float32)
-        forth: Any = lambda *given: fused._forth(*given, keep=True)  # noqa: E731
-        weights: Any = fused._back_weights
-        back: Any = lambda *given, made=weights, count=inputs - 2: made(*given, count)  # noqa: E731
-        ways = {"forth": (forth, (x, first, second, b2, w3, b3)), "back": (back, (x, hidden, first, second, w3, dy))}
-        for name, (kernel, given) in ways.items():
-            for cut in CUTS[name][:1] if toy else CUTS[name]:
-                fused.BLOCKS = dataclasses.replace(fused.Blocks(), interpret=toy, **cut)
+    def back(x: Any, kept: Any, first: Any, second: Any, w3: Any, b2: Any, dy: Any) -> Any:
+        inputs = x.shape[1] - 1
+        if fused._only_active(x, w3):
+            return fused._back_long(x, kept, first, second, w3, b2, dy, inputs)
+        return *fused._back_weights(x, kept, first, second, w3, dy, inputs), *fused._back_last(kept, w3, dy)
+
+    for inputs in (16, 64, 128):
+        x = half(rows, inputs).at[..., -1].set(1)
+        first, second = half(inputs, width, scale=(2 / inputs) ** 0.5), half(width, width, scale=0.09)
+        w3, b2 = half(width, 1, scale=0.06).astype(jnp.float32), half(width, scale=0.1).astype(jnp.float32)
+        b3, dy = jnp.zeros((nets, 1)), half(rows, 1).astype(jnp.float32)
+        for way, cuts in CUTS.items():
+            for cut in cuts[:2] if toy else cuts:
+                tiles.BLOCKS = dataclasses.replace(tiles.Blocks(), interpret=toy, **cut)
                 jax.clear_caches()  # a traced kernel does not know by what it was cut
                 try:
-                    run = jax.jit(jax.vmap(kernel)).lower(*given).compile()
-                    out = jax.block_until_ready(run(*given))
+                    forth, given = compiled(
+                        lambda *given: fused._forth(*given, keep=True), x, first, second, b2, w3, b3
+                    )
+                    kept, off = forth(*given)[1], ""
+                    run = forth
+                    if way == "back":
+                        run, given = compiled(back, x, kept, first, second, w3, b2, dy)
+                        off = f", {distance(run(*given), given):.4f} from numpy's"
                 except jax.errors.JaxRuntimeError as error:
-                    print(f"{inputs - 1} inputs, {name} {cut}: {str(error)[:90]}", flush=True)
+                    print(f"{inputs - 1} inputs, {way} {cut}: {str(error)[:90]}", flush=True)
                     continue
-                began = time.perf_counter()
-                jax.block_until_ready([run(*given) for _ in range(20)][-1])
-                off = f", {distance(out[2][0], given):.4f} from numpy's" if name == "back" else ""
-                spent = (time.perf_counter() - began) / 20
-                print(f"{inputs - 1} inputs, {name} {cut}: {1e3 * spent:.3f} ms{off}", flush=True)
+                spent = min(seconds(run, given) for _ in range(3))
+                print(f"{inputs - 1} inputs, {way} {cut}: {1e3 * spent:.3f} ms{off}", flush=True)
 
 
-def distance(gradient: Any, given: Any) -> float:
-    """Of the second layer's weights, for the first network."""
-    x, hidden, first, _, w3, dy = (np.asarray(each[0], np.float32) for each in given)
-    exact = np.maximum(x @ first, 0).T @ ((hidden > 0) * (dy @ w3.T))
-    return float(np.linalg.norm(np.asarray(gradient, np.float32) - exact) / np.linalg.norm(exact))
+def compiled(kernel: Any, *given: Any) -> tuple[Any, Any]:
+    return jax.jit(jax.vmap(kernel)).lower(*given).compile(), given
+
+
+def seconds(run: Any, given: Any, times: int = 10) -> float:
+    jax.block_until_ready(run(*given))
+    began = time.perf_counter()
+    jax.block_until_ready([run(*given) for _ in range(times)][-1])
+    return (time.perf_counter() - began) / times
+
+
+def distance(gradients: Any, given: Any) -> float:
+    """The largest of any gradient, for the first network."""
+    x, kept, first, second, w3, b2, dy = (np.asarray(each[0], np.float32) for each in given)
+    hidden = np.maximum(x @ first, 0)
+    path = (kept > 0) * (dy @ w3.T)
+    d1 = x.T @ ((path @ second.T) * (hidden > 0))
+    dw3 = np.maximum(hidden @ second + b2, 0).T @ dy
+    exact = d1[:-1], d1[-1], hidden.T @ path, path.sum(axis=0), dw3
+    pairs = ((np.asarray(got[0], np.float32), right) for got, right in zip(gradients, exact, strict=True))
+    return float(max(np.linalg.norm(got - right) / np.linalg.norm(right) for got, right in pairs))
 
 
 def main() -> None:

@@ -222,6 +222,8 @@ _TRIED: dict[tuple[int, int, int], Future[bool]] = {}
 
 
 def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
+    from winnow import fused
+
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
@@ -229,7 +231,7 @@ def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
 
     shapes = itertools.pairwise((inputs, width, width, outputs))
     layers = [{"w": normal(i, o) * np.float32((2 / i) ** 0.5), "b": 0.1 * normal(o)} for i, o in shapes]
-    x, dy = normal(256, inputs), normal(256, outputs)
+    given = [(normal(rows, inputs), normal(rows, outputs)) for rows in fused.batches(outputs)]
 
     def both_ways(layers: Any, x: Any, dy: Any) -> Any:
         out, back = jax.vjp(mlp, with_copies(layers), x)
@@ -237,10 +239,11 @@ def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
         return out, dx, without_copies(d_layers)
 
     try:
-        got = jax.jit(jax.vmap(both_ways))(layers, x, dy)
+        got = jax.jit(jax.vmap(lambda layers, given: [both_ways(layers, *one) for one in given]))(layers, given)
     except jax.errors.JaxRuntimeError:
         return False
-    pairs = zip(jax.tree.leaves(got), jax.tree.leaves(_by_numpy(layers, x, dy)), strict=True)
+    exact = [_by_numpy(layers, *one) for one in given]
+    pairs = zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True)
     return all(np.linalg.norm(np.asarray(one) - exact) <= near * np.linalg.norm(exact) for one, exact in pairs)
 
 
