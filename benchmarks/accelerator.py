@@ -1,4 +1,5 @@
-"""winnow on an accelerator: run-steps per second of packs, and which share of the chip's ceilings that is.
+"""winnow on an accelerator: run-steps per second of packs, which share of the chip's ceilings that is, and one run
+beside a plain JAX loop and, where it is installed, d3rlpy.
 
 python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
 
@@ -9,6 +10,7 @@ How the cost grows with runs, rows, observations and width: benchmarks/growth.py
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import tempfile
 import time
@@ -19,7 +21,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxprs_in_params
-from shapes import BATCH, hopper_like, pack, stepper, table
+from peers import d3rlpy_loops, plain_loop
+from shapes import BATCH, hopper_like, pack, rates, stepper, table
 
 from winnow.bench.costs import pace
 from winnow.pack import Pack
@@ -124,6 +127,22 @@ def ceilings() -> dict[str, float]:
     }
 
 
+# --------------------------------------------------------------------------------------------------- peers
+
+
+def beside_peers(datasets: list[Any], turn: int) -> dict[str, float]:
+    """Steps a second of one run, taking turns."""
+    loops = {"plain scan, iql uniform": (plain_loop(), turn)}
+    for method in ("uniform", "dw-aw"):
+        loops[f"winnow, iql {method}"] = (stepper(pack(datasets, "iql", method, 1)), turn)
+    if importlib.util.find_spec("d3rlpy"):
+        device = "cpu" if jax.default_backend() == "cpu" else "cuda:0"
+        loops["d3rlpy, iql uniform"] = (d3rlpy_loops(("iql",), device)["iql"], max(40, turn // 10))
+    else:
+        print("d3rlpy is not installed here, and left out", flush=True)
+    return rates(loops, rounds=3)
+
+
 # -------------------------------------------------------------------------------------------------- report
 
 
@@ -168,6 +187,12 @@ def main() -> None:
     jax.clear_caches()
     one(f"{PLAN[0][0]} {PLAN[0][1]} compiled before × {PLAN[0][2]}", datasets, *PLAN[0])
     table("2×256, batch 256", lines)
+    if time.perf_counter() - began < words.limit:
+        found["one run, steps/s"] = speed = beside_peers(datasets, 40 if jax.default_backend() == "cpu" else 2_000)
+        base = speed["plain scan, iql uniform"]
+        table("one run", [(name, f"{rate:,.0f} steps/s", f"{rate / base:.2f} ×") for name, rate in speed.items()])
+        if words.json:
+            Path(words.json).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
