@@ -20,7 +20,7 @@ from winnow.report.runs import Run, read
 from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent
-GRIDS = {"IQL": ("iql-long-200k",), "TD3+BC": ("td3bc-expert-100k",)}
+GRIDS = {"IQL": ("iql-long-200k",), "TD3+BC": ("td3bc-expert-100k",), "CQL": ("cql-expert-60k",)}
 """The figure's and the table's."""
 EARLY = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
 """More sets, not as far."""
@@ -58,7 +58,7 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
         for name, one in grids.items()
         for suite, by_method in one.items()
     ]
-    figure, axes = figures.panels(13, 3.4, len(plots))
+    figure, axes = figures.panels(15, 3.4, len(plots))
     colours = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#d1495b", "#cfc7a0"], strict=True))
     for axis, (title, by_method) in zip(axes, plots, strict=True):
         for place, label in enumerate(METHODS):
@@ -75,7 +75,8 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
         axis.set_xticks(range(len(METHODS)), list(METHODS.values()), rotation=30, ha="right", fontsize=8)
     axes[0].set_ylabel("gain in IQM over uniform", fontsize=9)
     axes[0].hlines([], 0, 1, color="#303030", lw=2, ls=":", label="the paper's gain (D4RL data, 1M updates)")
-    axes[0].legend(frameon=False, fontsize=7.5, loc="upper left")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8)
     return figure
 
 

@@ -9,6 +9,7 @@
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
 #     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
 #     td3bc-expert   the same sets, TD3+BC, six methods
+#     cql-expert     the same, CQL (60,000 updates)
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, ten methods, 200,000 updates
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
@@ -19,14 +20,13 @@
 #
 #     iql-medium     σ 5 and 10 % of the medium policy in all four environments
 #     iql-small      the eight small sets, AW with its usual η and the published one
-#     cql-expert     the sets of iql-expert, CQL
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-long, iql-medium, iql-small, cql-expert, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long, 50000 for cql-studies
+STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long, 60000 for cql-expert and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES="mixed diverse"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
