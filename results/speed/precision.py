@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from winnow import fused, toy
+from winnow import tiles, toy
 from winnow.methods import make_algorithm, method, resized
 from winnow.pack import Pack
 from winnow.programs import act
@@ -27,7 +27,7 @@ from winnow.training import plan
 
 PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000, 256)}
 """algorithm: (seeds, updates, rows of a batch and width of a layer)"""
-INTERPRETED = {"iql": (12, 2_500, 128), "td3bc": (12, 2_500, 128)}
+INTERPRETED = {"iql": (12, 2_500, 128), "td3bc": (12, 2_500, 128), "cql": (10, 2_000, 128)}
 """The same on a CPU."""
 DEEP = {"iql": (8, 1_500, 256)}
 """The same with a third layer, which goes through the products of `winnow.halves`."""
@@ -76,15 +76,17 @@ def main() -> None:
     sizes, name = (INTERPRETED, "precision-cpu.json") if words.interpret else (PLAN, "precision.json")
     if words.deep:
         sizes, name = DEEP, "precision-deep.json"
-    fused.BLOCKS = dataclasses.replace(fused.BLOCKS, interpret=words.interpret)
+    tiles.BLOCKS = dataclasses.replace(tiles.BLOCKS, interpret=words.interpret)
     dataset = toy.imbalanced(ROWS, SHARE, expert_rows=ROWS // 5)
-    kept: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
+    file = Path(__file__).with_name(name)
+    kept: dict[str, Any] = json.loads(file.read_text()) if words.algorithms and file.exists() else {}
+    kept |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
     for algorithm in words.algorithms or sizes:
         for precision in PRECISIONS:
             kept[f"{algorithm} {precision}"] = learn(
                 dataset, algorithm, precision, *sizes[algorithm], 3 if words.deep else 2
             )
-        Path(__file__).with_name(name).write_text(json.dumps(kept))
+        file.write_text(json.dumps(kept))
         compare(algorithm, *(kept[f"{algorithm} {precision}"] for precision in PRECISIONS))
 
 
