@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from jax.errors import JaxRuntimeError
 
 import winnow
 from winnow.algorithms import ALGORITHMS
@@ -52,6 +53,29 @@ def test_bad_words_get_a_line_and_exit_code_2(words, message, capsys, tmp_path, 
     assert message in error
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\n\nmore"),
+            "allocate 9 bytes)",
+        ),
+        (MemoryError(), "(MemoryError)"),
+    ],
+)
+def test_without_memory_there_is_a_line_that_says_what_to_do(error, told, capsys, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("winnow.data.sources.open_dataset", refused)
+    assert main(["train", "x", "--out", "o"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("winnow train: there is no memory left for this")
+    assert told in said
+    assert "nvidia-smi" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("table", [ALGORITHMS, WEIGHTERS], ids=["algorithms", "weighters"])

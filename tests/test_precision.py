@@ -317,6 +317,24 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     nets._TRIED.clear()
 
 
+def test_without_memory_kernels_are_not_blamed(
+    kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, and who asks again tries them again."""
+    kernels(jnp.float16)
+    monkeypatch.setattr(nets, "_TRIED", {})
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+
+    with monkeypatch.context() as while_full:
+        while_full.setattr(fused, "_forth", refused)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="Out of memory"):
+            nets.kernels_agree(13, 128, 1)
+    assert nets.kernels_agree(13, 128, 1)
+    assert not capsys.readouterr().err
+
+
 def test_a_size_is_tried_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 

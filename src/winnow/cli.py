@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name is None:
         return _unknown(words)
     command, rest = COMMANDS[name], words[len(name.split()) :]
-    from winnow.errors import BadInput
+    from winnow.errors import BadInput, out_of_memory
 
     try:
         target = getattr(importlib.import_module(f"winnow.commands.{command.module}"), command.function)
@@ -91,12 +91,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"winnow {name}: {_about_the_disk(error)}", file=sys.stderr)
         return 2
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        print(f"winnow {name}: {_about_memory(error)}", file=sys.stderr)
+        return 2
     return 0
 
 
 def _about_the_disk(error: OSError) -> str:
     what = f"{error.filename or 'a file'}: can't be read or written ({error.strerror})"
     return f"{what}; make room or choose another place, then give the same words again"
+
+
+def _about_memory(error: Exception) -> str:
+    said = str(error).removeprefix("RESOURCE_EXHAUSTED: ").partition("\n")[0].rstrip(". ")
+    what = f"there is no memory left for this, on the device or on the machine ({said or type(error).__name__})"
+    return f"{what}; see what else uses it (nvidia-smi shows a GPU's), or take fewer runs or smaller batches at a time"
 
 
 def overview() -> str:

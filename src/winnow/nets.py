@@ -19,6 +19,7 @@ import optax
 
 from winnow import halves
 from winnow.envs import cores_here
+from winnow.errors import out_of_memory
 from winnow.types import Array
 
 # Threads of XLA, which asks when it starts and sees neither a container's share nor WINNOW_CORES. Two at the least:
@@ -212,6 +213,8 @@ def kernels_agree(inputs: int, width: int, outputs: int) -> bool:
         try:
             trial.set_result(_tried(*size))
         except BaseException as error:
+            with _TRYING:
+                del _TRIED[size]  # it was not the kernels' fault: who asks again tries again
             trial.set_exception(error)
             raise
     return trial.result()
@@ -240,7 +243,9 @@ def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
 
     try:
         got = jax.jit(jax.vmap(lambda layers, given: [both_ways(layers, *one) for one in given]))(layers, given)
-    except jax.errors.JaxRuntimeError:
+    except jax.errors.JaxRuntimeError as error:
+        if out_of_memory(error):
+            raise
         return False
     exact = [_by_numpy(layers, *one) for one in given]
     pairs = zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from winnow.data.home import home
-from winnow.errors import BadInput
+from winnow.errors import BadInput, out_of_memory
 from winnow.layout import Lane, Tables, draw, gather, scaled, start_of
 from winnow.nets import kernels_agree, sizes_with_copies, with_copies, without_copies
 from winnow.progress import say
@@ -75,7 +75,9 @@ def if_known(options: dict[str, Any]) -> dict[str, Any]:
     """Options for the compiler; none where its version does not know them."""
     try:
         jax.jit(jnp.negative, compiler_options=options)(0.0)
-    except jax.errors.JaxRuntimeError:
+    except jax.errors.JaxRuntimeError as error:
+        if out_of_memory(error):
+            raise
         return {}
     return options
 

@@ -30,7 +30,7 @@ from winnow.bench.results import Result, collect
 from winnow.bench.shelf import Shelf, make_ready
 from winnow.bench.todo import Todo, begin, lock_of, tidy, todo, work_of
 from winnow.data.catalogue import Watch, unwatched
-from winnow.errors import BadInput
+from winnow.errors import BadInput, out_of_memory
 from winnow.evaluation import place
 from winnow.files import sweep
 from winnow.locks import Taken, is_held, locked
@@ -63,14 +63,13 @@ def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = No
         if not out_of_memory(error):
             raise
     if len(pack) == 1:
-        raise BadInput(f"{pack[0].name}: does not fit into the device's memory; choose a smaller --batch-size")
+        raise BadInput(
+            f"{pack[0].name}: does not fit into what is free of the device's memory; see what else uses it "
+            "(nvidia-smi), or choose a smaller --batch-size"
+        )
     shutil.rmtree(work, ignore_errors=True)
     gc.collect()  # what the failed attempt held on the device
     return [one for half in cut(pack, 2) for one in run_pack(half, folder, opened=opened, bar=bar)]
-
-
-def out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, bar: Any) -> list[Result]:
