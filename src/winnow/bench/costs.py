@@ -115,10 +115,11 @@ class Costs:
         runs = [Run(rows, run.algorithm, run.sampler, run.weighter, seed, f"run{seed}") for seed in range(count)]
         return runs, {runs[0].drawing: np.full(len(rows), 1 / len(rows))}
 
-    def seconds(self, pack: Sequence[Planned]) -> float:
-        """The time that a pack will take, its compilation included and its data, evaluation and checkpoints not."""
+    def need(self, pack: list[Planned], memory: int) -> Need:
+        """What a pack of so many bytes will take, its compilation included and its data, evaluation and checkpoints
+        not."""
         compiling, rate = self.speed(pack[0], min(len(pack), cores_here()) if self.on_cpu else len(pack))
-        return compiling + pack[0].how.steps * len(pack) / rate
+        return Need(pack, memory, compiling + pack[0].how.steps * len(pack) / rate, rate)
 
     def speed(self, run: Planned, count: int, least: float = 1.0) -> tuple[float, float]:
         """Seconds before the first step is done, and run-steps a second after that, of a pack of `count`."""
@@ -154,6 +155,8 @@ class Need(NamedTuple):
     pack: list[Planned]
     memory: int
     seconds: float
+    rate: float
+    """Run-steps a second."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ def reckon(
             told(f"compiled {number} of {count} packs")
     for number, (pack, size) in enumerate(packs, 1):
         told(f"measuring pack {number} of {len(packs)}")
-        needs.append(Need(pack, size, costs.seconds(pack)))
+        needs.append(costs.need(pack, size))
     return Reckoned(device.device_kind, places, needs)
 
 

@@ -219,15 +219,16 @@ def show(left: Todo, total: int, found: Reckoned | None, played: Playing | None,
     console = Console()
     packs = [need.pack for need in found.needs] if found else left.packs
     table = Table(box=None, header_style="bold")
-    for title in ("pack", "runs", "algorithm", "weights", "environments", *(("memory", "time") if found else ())):
-        table.add_column(title, justify="right" if title in ("pack", "runs", "memory", "time") else "left")
+    measured = ("memory", "run-steps/s", "time") if found else ()
+    for title in ("pack", "runs", "algorithm", "weights", "environments", *measured):
+        table.add_column(title, justify="right" if title in ("pack", "runs", *measured) else "left")
     for number, pack in enumerate(packs, 1):
         places = dict.fromkeys(run.entry.environment for run in pack)
         cells = [str(number), str(len(pack)), *(record(part)["name"] for part in (pack[0].algorithm, pack[0].weighter))]
         cells.append(", ".join(places) + (" (begun)" if number <= len(left.begun) else ""))
         if found:
             need = found.needs[number - 1]
-            cells += [f"{need.memory / 1e9:.2f} GB", duration(need.seconds)]
+            cells += [f"{need.memory / 1e9:.2f} GB", f"{need.rate:,.0f}", duration(need.seconds)]
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print(f"{total:,} runs, {left.done:,} done; {len(left.runs):,} left in {len(packs)} packs", highlight=False)
