@@ -164,6 +164,10 @@ def main() -> None:
     print(found, flush=True)
     lines = [("", "runs", "run-steps/s", "of flop/s", "of bytes/s", "first turn, s", "precision")]
 
+    def keep() -> None:
+        if words.json:
+            Path(words.json).write_text(json.dumps(found, indent=1))
+
     def one(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
         if time.perf_counter() - began > words.limit or count > words.largest:
             return
@@ -178,8 +182,7 @@ def main() -> None:
         cells = f"{got['run-steps/s']:,.0f}", *shares, f"{got['first turn, s']:.1f}", got["precision"]
         lines.append((name.split(" ×")[0], str(count), *cells))
         print(*lines[-1], flush=True)
-        if words.json:
-            Path(words.json).write_text(json.dumps(found, indent=1))
+        keep()
 
     datasets = hopper_like(words.rows, words.mixtures)
     for what in PLAN:
@@ -191,8 +194,7 @@ def main() -> None:
         found["one run, steps/s"] = speed = beside_peers(datasets, 40 if jax.default_backend() == "cpu" else 2_000)
         base = speed["plain scan, iql uniform"]
         table("one run", [(name, f"{rate:,.0f} steps/s", f"{rate / base:.2f} ×") for name, rate in speed.items()])
-        if words.json:
-            Path(words.json).write_text(json.dumps(found, indent=1))
+        keep()
 
 
 if __name__ == "__main__":

@@ -86,11 +86,8 @@ def blocks(toy: bool) -> None:
     def half(*shape: int, scale: float = 1.0) -> Any:
         return jnp.asarray((scale * rng.normal(size=(nets, *shape))).astype(np.float16))
 
-    def back(x: Any, kept: Any, first: Any, second: Any, w3: Any, b2: Any, dy: Any) -> Any:
-        inputs = x.shape[1] - 1
-        if fused._only_active(x, w3):
-            return fused._back_long(x, kept, first, second, w3, b2, dy, inputs)
-        return *fused._back_weights(x, kept, first, second, w3, dy, inputs), *fused._back_last(kept, w3, dy)
+    def back(x: Any, *given: Any) -> Any:
+        return fused._back(x, *given, inputs=x.shape[1] - 1)
 
     for inputs in (16, 64, 128):
         x = half(rows, inputs).at[..., -1].set(1)

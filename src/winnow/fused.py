@@ -22,6 +22,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as gpu
 
 from winnow import tiles
+from winnow.halves import largest
 from winnow.tiles import dot, half, kernel_call, power, read, top, write
 from winnow.types import Array
 
@@ -102,11 +103,7 @@ def _net_back(kept: Any, dy: Any) -> tuple[Array | None, ...]:
         if wanted.inputs:
             dx = _back_inputs(*saved, dy)[:, : wanted.columns]
         if wanted.weights:
-            if _only_active(x, w3):
-                dw1, db1, dw2, db2, dw3 = _back_long(*saved, b2, dy, wanted.columns)
-            else:
-                dw1, db1, dw2 = _back_weights(*saved, dy, wanted.columns)
-                db2, dw3 = _back_last(hidden, w3, dy)
+            dw1, db1, dw2, db2, dw3 = _back(*saved, b2, dy, wanted.columns)
             grads = (dw1, db1, dw2.astype(jnp.float32), db2, dw3, jnp.sum(dy, axis=0))
     return dx, *grads, None, None
 
@@ -169,6 +166,15 @@ def _forth_kernel(
 
 
 # -------------------------------------------------------------------------------------------------- back
+
+
+def _back(
+    x: Array, kept: Array, first: Array, second: Array, w3: Array, b2: Array, dy: Array, inputs: int
+) -> tuple[Array, ...]:
+    """Gradients of w1, b1, w2, b2 and w3."""
+    if _only_active(x, w3):
+        return _back_long(x, kept, first, second, w3, b2, dy, inputs)
+    return *_back_weights(x, kept, first, second, w3, dy, inputs), *_back_last(kept, w3, dy)
 
 
 def _back_weights(x: Array, hidden: Array, first: Array, second: Array, w3: Array, dy: Array, inputs: int) -> Any:
@@ -286,7 +292,7 @@ def _back_long(
     program reads a, which is fed to its products as it is, and w3 need not be in its loop."""
     units, _, warps, stages = _long_cut(x)
     width, programs = second.shape[1], second.shape[0] // units
-    tops = [jnp.maximum(jnp.max(jnp.abs(each)), 1e-30) for each in (dy, w3)]
+    tops = [largest(dy), largest(w3)]
     # Made out here: read by the kernel it goes to the products through shared memory, made in it through registers,
     # of which it would fill a quarter. For the same reason w2 is read where it is needed, at the end.
     through = half(second.astype(jnp.float32) * (w3[:, 0] / tops[1]))

@@ -28,6 +28,11 @@ def half(value: Array) -> Array:
     return jnp.clip(value, -LARGEST, LARGEST).astype(jnp.float16)
 
 
+def largest(value: Array) -> Array:
+    """The largest size of an element, by which what comes back is divided before it is rounded; never 0."""
+    return jnp.maximum(jnp.max(jnp.abs(value)), 1e-30)
+
+
 def fits(layers: Layers) -> bool:
     """Whether this is worth it for a network."""
     return len(layers) > 1 and all(layer["w"].shape[-1] >= NARROWEST for layer in layers[:-1])
@@ -60,7 +65,7 @@ def _net_forth(x: Array, weights: Any, biases: tuple[Array, ...], copied: tuple[
 
 def _net_back(kept: Any, dy: Array) -> tuple[Any, ...]:
     layers, copied = kept
-    top = jnp.maximum(jnp.max(jnp.abs(dy)), 1e-30)
+    top = largest(dy)
     back, weights, biases = dy / top, [], []
     for below, w in zip(reversed(layers), reversed(copied), strict=True):
         biases.append(top * jnp.sum(back, axis=0))

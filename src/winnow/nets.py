@@ -249,7 +249,7 @@ def _tried(inputs: int, width: int, outputs: int, near: float = 0.1) -> bool:
         return False
     exact = [_by_numpy(layers, *one) for one in given]
     pairs = zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True)
-    return all(np.linalg.norm(np.asarray(one) - exact) <= near * np.linalg.norm(exact) for one, exact in pairs)
+    return all(np.linalg.norm(np.asarray(one) - right) <= near * np.linalg.norm(right) for one, right in pairs)
 
 
 def _by_numpy(layers: Any, x: np.ndarray, dy: np.ndarray) -> Any:
