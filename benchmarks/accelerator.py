@@ -166,7 +166,7 @@ def main() -> None:
 
     def keep() -> None:
         if words.json:
-            Path(words.json).write_text(json.dumps(found, indent=1))
+            Path(words.json).write_text(json.dumps(found, indent=1) + "\n")
 
     def one(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
         if time.perf_counter() - began > words.limit or count > words.largest:
