@@ -12,13 +12,13 @@
 #     cql-expert     the same, CQL (60,000 updates)
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, ten methods, 200,000 updates
+#     iql-medium     the same with the medium policy in the expert's place
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
 #     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
 #     td3bc-studies  less conservatism and state weights, TD3+BC
 #
 # Chosen, and not run yet:
 #
-#     iql-medium     σ 5 and 10 % of the medium policy in all four environments
 #     iql-small      the eight small sets, AW with its usual η and the published one
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,7 +26,7 @@ GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long, 60000 for cql-expert and 50000 for cql-studies
+STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long and iql-medium, 60000 for cql-expert and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES="mixed diverse"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
@@ -40,10 +40,10 @@ case $GRID in
       --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,dual-paths-aw,dual-paths-uniform,continued,dual-continued" ;;
   td3bc-expert) words="$PIECES --levels expert --algorithms td3bc --shares 5,10 $SHORT $FEW" ;;
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
-  iql-long)
-    words="$PIECES small --levels expert --algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 3
+  iql-long | iql-medium)
+    level=expert && [ "$GRID" = iql-long ] || level=medium
+    words="$PIECES small --levels $level --algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 3
       --evaluation.episodes 10 --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
-  iql-medium) words="$PIECES --levels medium --algorithms iql --shares 5,10 $SHORT $FEW" ;;
   iql-small)
     words="small --algorithms iql $SHORT --methods uniform,aw,best-source,dw-aw,dual-aw,dual-uniform --sweep sampler.temperature=0.1,5" ;;
   cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
