@@ -17,7 +17,8 @@ LAYERS = {
     "tools": "errors files locks types children checkpoint logs pages stats progress",
     "environments": "envs locomotion robotics workers games",
     "data": "data crew rollouts toy",
-    "plug-ins": "nets fused tiles halves values samplers advantages continued kept weighters algorithms methods",
+    "plug-ins": "nets fused tiles halves values samplers advantages continued followed kept"
+    " weighters algorithms methods",
     "runs": "runs layout programs pack",
     "policies": "actors policy evaluation deploy video collect",
     "training": "rounds trained training",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -51,10 +52,14 @@ def examples(words: str) -> str:
 
 
 def attribute_docs(kind: type) -> dict[str, str]:
-    """What stands below each field of a class as a string, or beside it as a comment."""
+    """What stands below each field of a class as a string, or beside it as a comment; fields that it has from other
+    dataclasses first."""
+    found = {}
+    for parent in kind.__bases__:
+        if dataclasses.is_dataclass(parent):
+            found |= attribute_docs(parent)
     lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
     body = ast.parse("\n".join(lines)).body[0].body  # pyright: ignore
-    found = {}
     for node, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             beside = re.search(r"  # (.*)", lines[(node.end_lineno or 1) - 1])

@@ -1,10 +1,10 @@
 """What samplers draw on mixed and diverse sets, judged by labels they do not read: no training.
 
 python results/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--shares 5 10]
-       [--kinds mixed diverse] [--rows 1000000]
+       [--kinds mixed diverse] [--levels expert] [--rows 1000000]
 
 Adds to results/entry/drawn.json share, entry and purity (see measures.py) of the draws, for every set with so many per
-cent of the expert.
+cent of the good policy.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ def main() -> None:
     parser.add_argument("--samplers", nargs="+", default=["aw", "continued"])
     parser.add_argument("--shares", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--kinds", nargs="+", default=["mixed", "diverse"])
+    parser.add_argument("--levels", nargs="+", default=["expert"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     words = parser.parse_args()
     found: dict[str, dict[str, float]] = json.loads(OUT.read_text()) if OUT.exists() else {}
     names = [
-        f"{environment}-random-expert-{'diverse-' if kind == 'diverse' else ''}{share}%"
+        (f"{environment}-random-{level}-{'diverse-' if kind == 'diverse' else ''}{share}%", level)
         for environment in words.environments
+        for level in words.levels
         for kind in words.kinds
         for share in words.shares
     ]
-    for name in names:
+    for name, level in names:
         data = open_dataset(f"{name}@{words.rows}")
         for sampler in words.samplers:
-            found[f"{name} {sampler}"] = measured(data, make_sampler(sampler).probabilities(data))
+            found[f"{name} {sampler}"] = measured(data, make_sampler(sampler).probabilities(data), level)
             print(f"{name} {sampler}", found[f"{name} {sampler}"], flush=True)
             OUT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 

@@ -81,7 +81,8 @@ def main() -> None:
             rewarded: Any = Rewarded(data, (np.clip(log_weight, low, high) - low) / (high - low))
             mean = np.clip(_returns(rewarded, FIT), 0, 1)
             linked = np.repeat(np.exp((high - low) * (mean - 1)), data.episodes.length)
-            ways = {"rows": np.exp(log_weight), "linked": linked, "level": FIT.by_level(data, mean)}
+            level = np.repeat(FIT.by_level(data, mean), data.episodes.length)
+            ways = {"rows": np.exp(log_weight), "linked": linked, "level": level}
             for way, weight in ways.items():
                 seen[f"{one.run.name}, {way}"] = measured(data, weight)
                 print(name, one.run.name, way, seen[f"{one.run.name}, {way}"], flush=True)

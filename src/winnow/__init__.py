@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from winnow.ope.judging import judge
     from winnow.policy import Policy
     from winnow.runs import Run
-    from winnow.samplers import AW, PF, RW, Continued, Uniform
+    from winnow.samplers import AW, PF, RW, Continued, Followed, Uniform
     from winnow.trained import Trained
     from winnow.training import train, train_runs
     from winnow.types import Batch, Spec, Weights, expect, plugin
@@ -48,7 +48,7 @@ _HOME = {
     "winnow.ope.judging": ("judge",),
     "winnow.policy": ("Policy",),
     "winnow.runs": ("Run",),
-    "winnow.samplers": ("AW", "PF", "RW", "Continued", "Uniform"),
+    "winnow.samplers": ("AW", "PF", "RW", "Continued", "Followed", "Uniform"),
     "winnow.trained": ("Trained",),
     "winnow.training": ("train", "train_runs"),
     "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),

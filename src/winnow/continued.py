@@ -14,7 +14,7 @@ rounding differs between devices.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +22,15 @@ import numpy as np
 
 from winnow.data.dataset import Dataset
 from winnow.kept import KEPT_ROWS, kept
-from winnow.nets import adam_init, adam_step, cosine, twins, twins_init
+from winnow.nets import twins_init
 from winnow.progress import Progress
-from winnow.values import BATCH, cut, in_blocks, scale_of, squared, to_the_end, turns
+from winnow.values import cut, fitted, judged, scale_of, to_the_end
 
 if TYPE_CHECKING:
     from winnow.samplers import Continued
 
 FORMAT = "continued-1"
 """Part of the name that a result is kept under: changed when the same settings would give another one."""
-LEARNING_RATE = 1e-3
 
 
 def continued_returns(dataset: Dataset, settings: Continued) -> np.ndarray:
@@ -57,38 +56,10 @@ def _returns(dataset: Dataset, settings: Continued) -> np.ndarray:
     with Progress(settings.rounds * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
         bar.describe(f"{dataset.meta.name}: values for continued returns")
         for _ in range(settings.rounds):
-            learner, aim = (params, adam_init(params)), jnp.asarray(target, jnp.float32)
-            for size, progress in turns(steps):
-                drawn = rng.integers(0, len(dataset), (size, BATCH)).astype(np.int32)
-                learner = jax.block_until_ready(_fit(learner, obs, aim, drawn, progress))
-                bar.count(size)
-            params = learner[0]
-            target = stored + bootstrap * _values(params, following[last])[number]
+            params = fitted(params, obs, target, steps, rng, bar)
+            target = stored + bootstrap * judged(params, following[last])[number]
     followed = row - first[number] + 1
     later = discount**followed * np.append(stored[1:], 0.0) * (row < last[number])
-    worth = stored[first][number] - later + discount**followed * goes_on * _values(params, following)
+    worth = stored[first][number] - later + discount**followed * goes_on * judged(params, following)
     late = followed > length[number] / 2
     return np.bincount(number, worth * late) / np.bincount(number, late)
-
-
-@jax.jit
-def _fit(learner: Any, obs: Any, target: Any, rows: Any, progress: Any) -> Any:
-    """One update of both networks for each line of `rows`."""
-
-    def update(learner: Any, now: Any) -> tuple[Any, None]:
-        params, adam = learner
-        row, done = now
-        grads = jax.grad(squared)(params, obs[row], target[row])
-        return adam_step(params, grads, adam, LEARNING_RATE * cosine(done)), None
-
-    return jax.lax.scan(update, learner, (rows, progress))[0]
-
-
-def _values(params: Any, obs: np.ndarray) -> np.ndarray:
-    """V of every observation, the mean of both networks, within what rewards can add up to."""
-    return np.clip(in_blocks(lambda block: _judge(params, block), [obs]), -1, 1)
-
-
-@jax.jit
-def _judge(params: Any, obs: Any) -> Any:
-    return twins(params["value"], obs).mean(axis=0)

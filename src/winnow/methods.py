@@ -30,6 +30,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "odpr-r": ("red", "none"),
     "odpr-a": ("odpr-a", "decoupled"),
     "continued": ("continued", "none"),
+    "followed": ("followed", "none"),
     "dw-continued": ("continued", "density"),
     "dual-continued": ("continued", "dual"),
     "best-source": ("source", "none"),

@@ -1,7 +1,7 @@
 """Samplers: how often a row is drawn. Probabilities are fixed before training; drawing one costs two look-ups.
 
-A sampler is a frozen dataclass with `probabilities(dataset) -> [rows]`. It needs numpy alone; only ODPR-A
-and continued returns fit a network first.
+A sampler is a frozen dataclass with `probabilities(dataset) -> [rows]`. It needs numpy alone; only ODPR-A,
+continued returns and what follows them fit a network first.
 """
 
 from __future__ import annotations
@@ -158,20 +158,49 @@ class Continued:
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
         _need_episodes(dataset, "continued")
+        self.check()
+        from winnow.continued import continued_returns
+
+        return _over_rows(dataset, self.by_level(dataset, continued_returns(dataset, self)))
+
+    def check(self) -> None:
         _need_counts(self, "rounds", "steps")
         _need_within(self, discount=(0, 1))
         _need_heat(self.temperature, "continued")
-        from winnow.continued import continued_returns
-
-        return self.by_level(dataset, continued_returns(dataset, self))
 
     def by_level(self, dataset: Dataset, score: np.ndarray) -> np.ndarray:
-        """[rows] how likely each row is drawn, by a score of each episode."""
+        """[episodes] how likely a row of each is drawn, 1 at the most, by a score of each."""
         # A few pieces end where V was hardly fitted; they may not set the scale.
         ends = np.quantile(np.repeat(score, dataset.episodes.length), (0.05, 0.995), method="nearest")
         above = (_unit(np.clip(score, *ends), score) - self.level) / self.temperature
-        weight = np.repeat(np.exp(-np.logaddexp(0, -above)), dataset.episodes.length)
-        return weight / weight.sum()
+        return np.exp(-np.logaddexp(0, -above))
+
+
+@dataclasses.dataclass(frozen=True)
+class Followed(Continued):
+    """`continued`, and what belongs to it: pieces that begin where most of what passes is drawn, whatever becomes of
+    them, or that end where nearly all is.
+
+    So all that a good policy does is drawn, its slow starts and its falls among it, and values learn of these.
+    """
+
+    passes: int = 5
+    """How often pieces are added. Each pass goes on by a piece, about; it is the last if hardly any are."""
+    begins: float = 0.5
+    """How much of what passes must be drawn where a piece begins. Bad data is the majority where episodes start."""
+    ends: float = 0.8
+    """How much must be drawn where a piece ends."""
+
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        _need_episodes(dataset, "followed")
+        self.check()
+        _need_counts(self, "passes")
+        _need_within(self, begins=(0, 1), ends=(0, 1))
+        from winnow.continued import continued_returns
+        from winnow.followed import with_followers
+
+        drawn = self.by_level(dataset, continued_returns(dataset, self))
+        return _over_rows(dataset, with_followers(dataset, drawn, self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,6 +235,7 @@ SAMPLERS: dict[str, type] = {
     "red": ReD,
     "odpr-a": ODPRA,
     "continued": Continued,
+    "followed": Followed,
     "source": Source,
 }
 
@@ -228,6 +258,12 @@ def _need_within(sampler: Sampler, **ranges: tuple[float, float]) -> None:
     for name, (low, high) in ranges.items():
         if not low <= getattr(sampler, name) < high:
             raise BadInput(f"sampler.{name} is {getattr(sampler, name)}; it must be at least {low} and below {high}")
+
+
+def _over_rows(dataset: Dataset, drawn: np.ndarray) -> np.ndarray:
+    """[rows] probabilities from how likely a row of each episode is drawn."""
+    rows = np.repeat(drawn, dataset.episodes.length)
+    return rows / rows.sum()
 
 
 def _need_heat(temperature: float, name: str) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow.nets import twins
+from winnow.nets import adam_init, adam_step, cosine, twins
+from winnow.progress import Progress
 
 BATCH, CHUNK, BLOCK = 256, 1_000, 65_536
 """Rows of an update, updates between two looks at the clock, rows that are judged at a time."""
+LEARNING_RATE = 1e-3
+"""Of `fitted`, at its beginning; it falls to 0."""
 PASSES = 100
 """Updates are cut to so many passes over the dataset: a few rows need no more."""
 
@@ -51,6 +55,39 @@ def turns(steps: int) -> Iterator[tuple[int, np.ndarray]]:
 def squared(params: Any, obs: Any, target: Any) -> Any:
     """The loss of both networks, {"value": twins}."""
     return jnp.mean(jnp.sum((twins(params["value"], obs) - target) ** 2, axis=0))
+
+
+def fitted(params: Any, obs: Any, target: np.ndarray, steps: int, rng: np.random.Generator, bar: Progress) -> Any:
+    """Both networks, {"value": twins}, after so many updates towards the target of each row."""
+    learner, aim = (params, adam_init(params)), jnp.asarray(target, jnp.float32)
+    for size, progress in turns(steps):
+        drawn = rng.integers(0, len(target), (size, BATCH)).astype(np.int32)
+        learner = jax.block_until_ready(_fit(learner, obs, aim, drawn, progress))
+        bar.count(size)
+    return learner[0]
+
+
+@jax.jit
+def _fit(learner: Any, obs: Any, target: Any, rows: Any, progress: Any) -> Any:
+    """One update of both networks for each line of `rows`."""
+
+    def update(learner: Any, now: Any) -> tuple[Any, None]:
+        params, adam = learner
+        row, done = now
+        grads = jax.grad(squared)(params, obs[row], target[row])
+        return adam_step(params, grads, adam, LEARNING_RATE * cosine(done)), None
+
+    return jax.lax.scan(update, learner, (rows, progress))[0]
+
+
+def judged(params: Any, obs: Any) -> np.ndarray:
+    """What they say of every observation: the mean of both networks, within ±1."""
+    return np.clip(in_blocks(lambda block: _judge(params, block), [obs]), -1, 1)
+
+
+@jax.jit
+def _judge(params: Any, obs: Any) -> Any:
+    return twins(params["value"], obs).mean(axis=0)
 
 
 def in_blocks(judge: Callable[..., Any], columns: Sequence[Any]) -> np.ndarray:

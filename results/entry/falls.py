@@ -1,0 +1,124 @@
+"""Why `continued` is behind on pieces of a medium policy: its draws hold no falls. What brings them back, and whether
+that helps.
+
+python results/entry/falls.py [OUT] [--steps 80000] [--seeds 3] [--environments hopper walker2d] [--level medium]
+       [--share 10] [--hidden 64x64] [--learning-rate 1e-3] [--rows 1000000] [--variants …]
+
+The sets are diverse ones. First what each variant draws, judged by labels (results/entry/falls.json); then
+IQL learns from it. OUT gets a grid's folder (`winnow report` reads its results); kept in results/grid/falls-cpu.
+
+    best-source   the good policy's rows, by label
+    no-falls      the same without pieces that end in a terminal
+    continued     as it is
+    followed      continued, and pieces that begin where most of what passes is drawn, whatever becomes of them
+    apart         half of the draws are even: values learn from all draws, the policy from those of continued
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from measures import measured
+
+from winnow.bench import local, plan, suites
+from winnow.bench.plan import How, Kind
+from winnow.bench.settings import Setting
+from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
+from winnow.evaluation import Evaluation
+from winnow.methods import METHODS, make_sampler
+from winnow.samplers import SAMPLERS, Continued, Source
+from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
+from winnow.weighters import WEIGHTERS
+from winnow.weighters.diagnostics import diagnose
+
+
+def falls(data: Dataset) -> np.ndarray:
+    """[episodes] whether each ends in a terminal."""
+    return data.rows().terminal[data.episodes.start + data.episodes.length - 1].astype(bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoFalls:
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        drawn = Source().probabilities(dataset) * ~np.repeat(falls(dataset), dataset.episodes.length)
+        return drawn / drawn.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfEven:
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        return 0.5 / len(dataset) + 0.5 * Continued().probabilities(dataset)
+
+
+@plugin
+class Apart:
+    """For draws of `HalfEven`: the policy's weights are those of continued, values learn from all alike."""
+
+    reads_frequency: ClassVar[bool] = True
+
+    def init(self, key: Array, spec: Spec) -> tuple[()]:
+        return ()
+
+    def update(self, state: tuple[()], batch: Batch, key: Array) -> tuple[tuple[()], Weights, Metrics]:
+        assert batch.frequency is not None
+        chosen = jnp.maximum(2 - 1 / batch.frequency, 0) + 1e-9
+        weight, even = chosen / jnp.sum(chosen), jnp.full(batch.reward.shape, 1 / batch.reward.shape[0])
+        return state, Weights(weight, weight, even), diagnose(weight, batch)
+
+    def log_weight(self, state: tuple[()], batch: Batch) -> Array:
+        return jnp.zeros(batch.reward.shape)
+
+
+SAMPLERS.update({"no-falls": NoFalls, "half-even": HalfEven})
+WEIGHTERS["apart"] = Apart
+METHODS.update({"no-falls": ("no-falls", "none"), "apart": ("half-even", "apart")})
+VARIANTS = ["best-source", "no-falls", "continued", "followed", "apart"]
+DRAWN = Path(__file__).parent / "falls.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?", default=Path("falls"))
+    parser.add_argument("--steps", type=int, default=80_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--environments", nargs="+", default=["hopper", "walker2d"])
+    parser.add_argument("--level", default="medium")
+    parser.add_argument("--share", type=float, default=10)
+    parser.add_argument("--hidden", default="64x64")
+    parser.add_argument("--learning-rate", default="0.001")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS)
+    parser.add_argument("--only-draws", action="store_true")
+    words = parser.parse_args()
+    every = suites.entries(["diverse"], rows=words.rows)
+    entries = suites.chosen(every, words.environments, [words.level], [words.share])
+    found: dict[str, dict[str, float]] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    for entry in entries:
+        data = open_dataset(entry.text)
+        for variant in words.variants:
+            probability = make_sampler(METHODS[variant][0]).probabilities(data)
+            said = measured(data, probability, words.level)
+            said["terminals in 10,000"] = round(1e4 * float(probability[data.rows().terminal].sum()), 2)
+            found[f"{entry.text} {variant}"] = said
+            print(entry.text, variant, said, flush=True)
+    DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    if words.only_draws:
+        return
+    settings = (
+        Setting("algorithm", "hidden", (words.hidden,)),
+        Setting("algorithm", "learning_rate", (words.learning_rate,)),
+    )
+    kinds = [Kind("iql", variant, settings) for variant in words.variants]
+    how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
+    local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
+
+
+if __name__ == "__main__":
+    main()
