@@ -6,7 +6,7 @@
 #
 #     speed   benchmarks/accelerator.py and growth.py, then results/speed/side-by-side.py and trials.py
 #     hours   a dry run of the paper's grid, on a machine that does nothing else: eight minutes of an H200
-#     grids   results/grid/run.sh for the README's table, their pools made first
+#     grids   results/grid/run.sh for the README's tables, their pools made first
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=$(realpath -m "${OUT:?name a folder: OUT=folder results/gpu.sh …}")
@@ -27,7 +27,7 @@ hours() {
 
 grids() {
   export WINNOW_DATA=${WINNOW_DATA:-$OUT/data}
-  for grid in iql-long=200000 td3bc-expert=100000 cql-expert=60000; do
+  for grid in iql-long=200000 iql-medium=200000 td3bc-expert=100000 cql-expert=60000; do
     WORK="$OUT/work/${grid%=*}" OUT="$OUT/grid/${grid%=*}" STEPS=${grid#*=} results/grid/run.sh "${grid%=*}"
   done
 }

@@ -1,7 +1,8 @@
-"""The README's figure and table: gains over uniform sampling in the grids of results/grid, with 95 % intervals; curves
-of learning; by how much `continued` is ahead; and whether gains go with imbalance (appendix A.1 of the paper).
+"""The README's figure and tables: gains over uniform sampling in the grids of results/grid, with 95 % intervals; curves
+of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
+paper).
 
-python results/grid/picture.py [--out docs/images]        writes grid.png and curves.png
+python results/grid/picture.py [--out docs/images]        writes grid.png, medium.png and curves.png
 """
 
 from __future__ import annotations
@@ -22,43 +23,55 @@ from winnow.stats import Estimate, compare
 HERE = Path(__file__).parent
 GRIDS = {"IQL": ("iql-long-200k",), "TD3+BC": ("td3bc-expert-100k",), "CQL": ("cql-expert-60k",)}
 """The figure's and the table's."""
-EARLY = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
-"""More sets, not as far."""
+MEDIUM = {"IQL, medium": ("iql-medium-200k",)}
+MORE = {
+    "IQL, both policies": ("iql-long-200k", "iql-medium-200k"),
+    "IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k"),
+}
+"""More sets; the last not as far."""
 SUITES = ("mixed", "diverse")
 METHODS = {
     "dw-uniform": "DW-Uniform",
     "dw-aw": "DW-AW",
     "aw": "AW",
     "continued": "continued",
-    "best-source": "expert's rows by label",
+    "best-source": "good rows by label",
 }
+OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw")
+LEADS = (
+    ("continued", "aw"),
+    ("continued", "dw-aw"),
+    ("continued", "best-source"),
+    ("dual-aw", "dw-aw"),
+    ("dual-uniform", "uniform"),
+    ("dw-aw", "aw"),
+)
 
 
 def runs_of(folders: tuple[str, ...]) -> list[Run]:
-    every = [run for folder in folders for run in read(HERE / folder, print)]
-    return [run for run in every if run.label in ("uniform", *METHODS)]
+    return [run for folder in folders for run in read(HERE / folder, print)]
 
 
 def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:
     """By suite and method."""
-    found: dict[str, dict[str, Line]] = {suite: {} for suite in SUITES}
-    for line in lines([run for run in runs if run.suite in SUITES]):
-        found[line.suite][line.label] = line
-    return found
+    found: dict[str, dict[str, Line]] = {}
+    for line in lines([run for run in runs if run.label in ("uniform", *METHODS, *OTHERS)]):
+        found.setdefault(line.suite, {})[line.label] = line
+    return {suite: found[suite] for suite in (*SUITES, "small") if suite in found}
 
 
 def told(number: Estimate) -> str:
     return f"{number.value:+.1f} [{number.low:.1f}, {number.high:.1f}]".replace("-", "−")
 
 
-def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
+def drawn(grids: dict[str, dict[str, dict[str, Line]]], suites: tuple[str, ...], low: float, high: float) -> Any:
     """A plot for each algorithm and suite, a bar for each method, a grey tick for the paper's gain."""
     plots = [
-        (f"{name}, {suite} ({len(by_method['uniform'].scores)} sets)", by_method)
+        (f"{name}, {suite} ({len(one[suite]['uniform'].scores)} sets)", one[suite])
         for name, one in grids.items()
-        for suite, by_method in one.items()
+        for suite in suites
     ]
-    figure, axes = figures.panels(15, 3.4, len(plots))
+    figure, axes = figures.panels(2.5 * len(plots), 3.4, len(plots))
     colours = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#d1495b", "#cfc7a0"], strict=True))
     for axis, (title, by_method) in zip(axes, plots, strict=True):
         for place, label in enumerate(METHODS):
@@ -71,7 +84,7 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]]) -> Any:
                 axis.hlines(line.published_gain, place - 0.42, place + 0.42, color="#303030", lw=2, ls=":")
         axis.axhline(0, color="black", lw=0.8)
         axis.set_title(title, fontsize=10)
-        axis.set_ylim(-8, 95)
+        axis.set_ylim(low, high)
         axis.set_xticks(range(len(METHODS)), list(METHODS.values()), rotation=30, ha="right", fontsize=8)
     axes[0].set_ylabel("gain in IQM over uniform", fontsize=9)
     axes[0].hlines([], 0, 1, color="#303030", lw=2, ls=":", label="the paper's gain (D4RL data, 1M updates)")
@@ -104,24 +117,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    runs = {name: runs_of(folders) for name, folders in (GRIDS | EARLY).items()}
+    runs = {name: runs_of(folders) for name, folders in (GRIDS | MEDIUM | MORE).items()}
     grids = {name: by_suite(some) for name, some in runs.items()}
-    figures.save(drawn({name: grids[name] for name in GRIDS}), words.out / "grid.png")
+    figures.save(drawn({name: grids[name] for name in GRIDS}, SUITES, -8, 95), words.out / "grid.png")
+    figures.save(drawn({name: grids[name] for name in MEDIUM}, (*SUITES, "small"), -12, 42), words.out / "medium.png")
     figures.save(curves(runs["IQL"]), words.out / "curves.png")
-    columns = [(name, suite) for name in grids for suite in SUITES]
+    columns = [(name, suite) for name in grids for suite in grids[name]]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")
-    for label, words_for in METHODS.items():
-        each = [grids[name][suite][label] for name, suite in columns]
-        print(f"| {words_for} |", " | ".join(told(line.gain.iqm) for line in each if line.gain), "|")
-        if all(line.published_gain is not None for line in each):
-            print("| the paper's |", " | ".join(f"{line.published_gain:+.1f}" for line in each), "|")
+    for label in (*METHODS, *OTHERS):
+        each = [grids[name][suite].get(label) for name, suite in columns]
+        print(f"| {label} |", " | ".join(told(line.gain.iqm) if line and line.gain else "" for line in each), "|")
+        published = [line.published_gain if line else None for line in each]
+        if any(gain is not None for gain in published):
+            print("| the paper's |", " | ".join("" if gain is None else f"{gain:+.1f}" for gain in published), "|")
     for name, suite in columns:
         one = grids[name][suite]
-        for other in ("aw", "dw-aw", "best-source"):
-            lead = compare(one["continued"].scores, one[other].scores)
-            wins = f"{lead.wins} of {len(one['continued'].scores)} sets, p = {lead.p_value:.3f}"
-            print(f"{name}, {suite}: continued ahead of {other} by {told(lead.iqm)}; {wins}")
+        for method, other in LEADS:
+            if method not in one or other not in one:
+                continue
+            lead = compare(one[method].scores, one[other].scores)
+            wins = f"{lead.wins} of {len(one[method].scores)} sets, p = {lead.p_value:.3f}"
+            print(f"{name}, {suite}: {method} ahead of {other} by {told(lead.iqm)}; {wins}")
     for name, some in runs.items():
         points = gains(rows(some), imbalance(some))
         for label in METHODS:

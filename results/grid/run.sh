@@ -20,15 +20,17 @@
 # Chosen, and not run yet:
 #
 #     iql-small      the eight small sets, AW with its usual η and the published one
+#     iql-followed   the sets of iql-long and iql-medium, the method followed
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-long, iql-medium, iql-small, cql-expert, iql-studies, cql-studies or td3bc-studies}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-long, iql-medium, iql-small, iql-followed, cql-expert, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
 STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long and iql-medium, 60000 for cql-expert and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES="mixed diverse"
+LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
 case $GRID in
@@ -41,11 +43,12 @@ case $GRID in
   td3bc-expert) words="$PIECES --levels expert --algorithms td3bc --shares 5,10 $SHORT $FEW" ;;
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
   iql-long | iql-medium)
-    level=expert && [ "$GRID" = iql-long ] || level=medium
-    words="$PIECES small --levels $level --algorithms iql --shares 5,10 --chunk 10000 --evaluation.rounds 3 --evaluation.curve 3
-      --evaluation.episodes 10 --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
+    case $GRID in iql-long) level=expert ;; *) level=medium ;; esac
+    words="$PIECES small --levels $level --algorithms iql --shares 5,10 $LONG
+      --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
   iql-small)
     words="small --algorithms iql $SHORT --methods uniform,aw,best-source,dw-aw,dual-aw,dual-uniform --sweep sampler.temperature=0.1,5" ;;
+  iql-followed) words="$PIECES small --levels expert,medium --algorithms iql --shares 5,10 $LONG --methods followed" ;;
   cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
   iql-studies)
     words="study:lambda study:forms study:conservatism study:terminal study:state-weight study:temperature study:filtering
