@@ -41,8 +41,8 @@ SETTLED = 1e-3
 
 def with_followers(dataset: Dataset, drawn: np.ndarray, settings: Followed) -> np.ndarray:
     """[episodes] how likely a row of each is drawn, 1 at the most, from how likely it is by where it leads."""
-    facts = dataclasses.asdict(settings)
-    return kept(f"{FORMAT} of {RETURNS}", dataset, facts, lambda: _followed(dataset, drawn, settings), len(dataset.episodes))
+    form, facts = f"{FORMAT} of {RETURNS}", dataclasses.asdict(settings)
+    return kept(form, dataset, facts, lambda: _followed(dataset, drawn, settings), len(dataset.episodes))
 
 
 def _followed(dataset: Dataset, drawn: np.ndarray, settings: Followed) -> np.ndarray:
