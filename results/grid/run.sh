@@ -4,14 +4,17 @@
 #     OUT=folder results/grid/run.sh GRID [SECONDS]        (SECONDS: stop after so many; what is finished is kept)
 #
 # Called again with the same $WORK it goes on where it stopped. $OUT gets the finished results and the log. Sets and
-# seeds were chosen before any result was seen; the last four methods of iql-expert were added afterwards.
+# seeds were chosen before any result was seen; the last four methods of iql-expert were added afterwards, and so were
+# followed everywhere, dual-aw and dual-uniform with TD3+BC and CQL.
 #
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
 #     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
-#     td3bc-expert   the same sets, TD3+BC, six methods
+#     td3bc-expert   the same sets, TD3+BC, nine methods
 #     cql-expert     the same, CQL (60,000 updates)
+#     td3bc-medium   the same two with the medium policy in the expert's place
+#     cql-medium
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
-#     iql-long       σ 5 and 10 % of the expert and the small sets with it, ten methods, 200,000 updates
+#     iql-long       σ 5 and 10 % of the expert and the small sets with it, eleven methods, 200,000 updates
 #     iql-medium     the same with the medium policy in the expert's place
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
 #     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
@@ -19,20 +22,20 @@
 #
 # Chosen, and not run yet:
 #
-#     iql-small      the eight small sets, AW with its usual η and the published one
-#     iql-followed   the sets of iql-long and iql-medium, the method followed
+#     iql-small      the eight small sets, AW with its usual η in place of the published one, 200,000 updates
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, iql-shares, iql-long, iql-medium, iql-small, iql-followed, cql-expert, iql-studies, cql-studies or td3bc-studies}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-small, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long and iql-medium, 60000 for cql-expert and 50000 for cql-studies
+STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long and iql-medium, 60000 for CQL and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
-PIECES="mixed diverse"
+PIECES=${PIECES:-mixed diverse} # diverse for half of a grid
 LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
+NINE="--methods uniform,aw,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
 case $GRID in
   hopper-expert)
     words="$PIECES --levels expert --algorithms iql --environments hopper --chunk 50000 --evaluation.rounds 3 --evaluation.curve 3
@@ -40,16 +43,15 @@ case $GRID in
   iql-expert)
     words="$PIECES --levels expert --algorithms iql --shares 5,10 $SHORT
       --methods uniform,aw,pf,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,dual-paths-aw,dual-paths-uniform,continued,dual-continued" ;;
-  td3bc-expert) words="$PIECES --levels expert --algorithms td3bc --shares 5,10 $SHORT $FEW" ;;
+  td3bc-expert | td3bc-medium | cql-expert | cql-medium)
+    words="$PIECES --levels ${GRID#*-} --algorithms ${GRID%-*} --shares 5,10 $SHORT $NINE" ;;
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
   iql-long | iql-medium)
     case $GRID in iql-long) level=expert ;; *) level=medium ;; esac
     words="$PIECES small --levels $level --algorithms iql --shares 5,10 $LONG
-      --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued" ;;
+      --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed" ;;
   iql-small)
-    words="small --algorithms iql $SHORT --methods uniform,aw,best-source,dw-aw,dual-aw,dual-uniform --sweep sampler.temperature=0.1,5" ;;
-  iql-followed) words="$PIECES small --levels expert,medium --algorithms iql --shares 5,10 $LONG --methods followed" ;;
-  cql-expert) words="$PIECES --levels expert --algorithms cql --shares 5,10 $SHORT $FEW" ;;
+    words="small --algorithms iql $LONG --methods aw,dw-aw,dual-aw --sweep sampler.temperature=0.1" ;;
   iql-studies)
     words="study:lambda study:forms study:conservatism study:terminal study:state-weight study:temperature study:filtering
       study:baselines --algorithms iql --environments hopper --shares 5,10 $SHORT" ;;
