@@ -133,11 +133,12 @@ def ceilings() -> dict[str, float]:
 def beside_peers(datasets: list[Any], turn: int) -> dict[str, float]:
     """Steps a second of one run, taking turns."""
     loops = {"plain scan, iql uniform": (plain_loop(), turn)}
-    for method in ("uniform", "dw-aw"):
-        loops[f"winnow, iql {method}"] = (stepper(pack(datasets, "iql", method, 1)), turn)
+    for algorithm, method in (("iql", "uniform"), ("iql", "dw-aw"), ("td3bc", "uniform"), ("cql", "uniform")):
+        loops[f"winnow, {algorithm} {method}"] = (stepper(pack(datasets, algorithm, method, 1)), turn)
     if importlib.util.find_spec("d3rlpy"):
         device = "cpu" if jax.default_backend() == "cpu" else "cuda:0"
-        loops["d3rlpy, iql uniform"] = (d3rlpy_loops(("iql",), device)["iql"], max(40, turn // 10))
+        for algorithm, loop in d3rlpy_loops(("iql", "td3bc", "cql"), device).items():
+            loops[f"d3rlpy, {algorithm} uniform"] = (loop, max(40, turn // 10))
     else:
         print("d3rlpy is not installed here, and left out", flush=True)
     return rates(loops, rounds=3)
