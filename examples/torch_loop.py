@@ -17,7 +17,7 @@ from winnow.plug.torch import DensityWeights, RowSampler, expect
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", help="anything that winnow opens; without it, 95 % random, 5 % expert on a dome")
-    parser.add_argument("--sampler", choices=("uniform", "aw", "pf", "rw", "continued"), default="aw")
+    parser.add_argument("--sampler", choices=("uniform", "aw", "pf", "rw", "continued", "followed"), default="aw")
     parser.add_argument("--form", choices=("dual", "code", "paper"), default="code")
     parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--save", help="a file for the weight of every row, .parquet or .npy")

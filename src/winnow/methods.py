@@ -9,6 +9,7 @@ from typing import Any
 
 from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
+from winnow.data.imbalance import FEW
 from winnow.errors import BadInput
 from winnow.samplers import SAMPLERS, Sampler
 from winnow.types import Algorithm, Weighter, check_settings
@@ -43,8 +44,8 @@ SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(("dual-paths-uniform", "dual
 """Settings of a method's weighter that are not the usual ones: these weigh whole episodes, at a fixed λ."""
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
-SMALL_ROWS, SMALL_TEMPERATURE = 50_000, 5.0
-"""Datasets of about this many rows (the `small` suite) are drawn from with a much higher η."""
+SMALL_TEMPERATURE = 5.0
+"""AW's and RW's η, as published, for datasets of about 50,000 rows (the `small` suite)."""
 LAMBDAS = {"iql": (1.0, 1.0)}
 """Density's (λK, λF) where they are not (0.2, 0.1)."""
 ITERATIONS = {"iql": 4, "bc": 4}
@@ -61,8 +62,8 @@ def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[
 def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> Sampler:
     kind = SAMPLERS[_known(name, SAMPLERS, "sampler")]
     if name in ("aw", "rw"):
-        little = rows is not None and rows <= 1.05 * SMALL_ROWS
-        return kind(temperature=SMALL_TEMPERATURE if little else TEMPERATURE.get(algorithm, 0.1))
+        few = rows is not None and rows <= FEW
+        return kind(temperature=SMALL_TEMPERATURE if few else TEMPERATURE.get(algorithm, 0.1))
     if name == "odpr-a":
         return kind(iterations=ITERATIONS.get(algorithm, 5))
     return kind()

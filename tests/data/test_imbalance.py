@@ -86,9 +86,9 @@ def test_statistics_by_source():
 @pytest.mark.parametrize(
     ("share", "expected", "method"),
     [
-        (0.01, "strongly imbalanced", "continued"),
-        (0.05, "strongly imbalanced", "continued"),
-        (0.1, "imbalanced", "continued"),
+        (0.01, "strongly imbalanced", "followed"),
+        (0.05, "strongly imbalanced", "followed"),
+        (0.1, "imbalanced", "followed"),
         (0.5, "balanced", "uniform"),
     ],
 )
@@ -99,6 +99,14 @@ def test_the_paper_mixtures_are_called_what_they_are(share, expected, method):
     assert degree(measured) == expected
     assert verdict(measured).lower().startswith(expected)
     assert recommend(measured)[0] == method
+
+
+def test_few_whole_episodes_are_for_aw_and_many_or_pieces_are_not():
+    measured = imbalance(mixed(source(0.1, 200, 20), source(1, 100, 60, seed=1), 0.1, 12_000))
+    for rows, spread, method in ((52_500, 0.02, "aw"), (52_501, 0.02, "followed"), (50_000, 0.17, "followed")):
+        few = dataclasses.replace(measured, rows=rows, start_spread=spread)
+        assert recommend(few)[0] == method
+    assert "--sampler.temperature 0.1" in recommend(dataclasses.replace(measured, start_spread=0.0))[1]
 
 
 def test_one_policy_is_balanced_and_so_is_an_expert_that_sometimes_fails():

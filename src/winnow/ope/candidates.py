@@ -69,7 +69,7 @@ GRID = tuple(
     for text in (
         "uniform",
         "aw",
-        "continued",
+        "followed",
         "dual-uniform",
         "dw-aw",
         "pf",
