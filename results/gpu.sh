@@ -27,7 +27,7 @@ hours() {
 
 grids() {
   export WINNOW_DATA=${WINNOW_DATA:-$OUT/data}
-  for grid in iql-long=200000 iql-medium=200000 td3bc-expert=100000 cql-expert=60000; do
+  for grid in iql-long=200000 iql-medium=200000 iql-small=200000 td3bc-expert=100000 td3bc-medium=100000 cql-expert=60000 cql-medium=60000; do
     WORK="$OUT/work/${grid%=*}" OUT="$OUT/grid/${grid%=*}" STEPS=${grid#*=} results/grid/run.sh "${grid%=*}"
   done
 }

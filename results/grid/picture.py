@@ -2,7 +2,7 @@
 of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
 paper).
 
-python results/grid/picture.py [--out docs/images]        writes grid.png, medium.png and curves.png
+python results/grid/picture.py [--out docs/images]        writes grid.png, expert.png, medium.png and curves.png
 """
 
 from __future__ import annotations
@@ -21,30 +21,44 @@ from winnow.report.runs import Run, read
 from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent
-GRIDS = {"IQL": ("iql-long-200k",), "TD3+BC": ("td3bc-expert-100k",), "CQL": ("cql-expert-60k",)}
-"""The figure's and the table's."""
-MEDIUM = {"IQL, medium": ("iql-medium-200k",)}
-MORE = {
-    "IQL, both policies": ("iql-long-200k", "iql-medium-200k"),
-    "IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k"),
+BOTH = {
+    "IQL": ("iql-long-200k", "iql-medium-200k", "iql-small-200k"),
+    "TD3+BC": ("td3bc-expert-100k", "td3bc-medium-100k"),
+    "CQL": ("cql-expert-60k", "cql-medium-60k"),
 }
-"""More sets; the last not as far."""
+"""The README's figure and table: sets with the expert and with the medium policy."""
+EXPERT = {f"{name}, expert": folders[:1] for name, folders in BOTH.items()}
+MEDIUM = {f"{name}, medium": folders[1:2] for name, folders in BOTH.items()}
+SHORTER = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
+"""More sets with the expert, not as far."""
 SUITES = ("mixed", "diverse")
 METHODS = {
     "dw-uniform": "DW-Uniform",
     "dw-aw": "DW-AW",
     "aw": "AW",
     "continued": "continued",
-    "best-source": "good rows by label",
+    "followed": "followed",
+    "best-source": "good rows, by label",
 }
-OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw")
+COLOURS = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#e3a0a8", "#d1495b", "#cfc7a0"], strict=True))
+COLD = "aw sampler.temperature=0.1"
+"""AW on small sets with its η for large ones."""
+OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", COLD)
 LEADS = (
+    ("followed", "continued"),
+    ("followed", "aw"),
+    ("followed", "dw-aw"),
+    ("followed", "best-source"),
     ("continued", "aw"),
     ("continued", "dw-aw"),
     ("continued", "best-source"),
     ("dual-aw", "dw-aw"),
     ("dual-uniform", "uniform"),
     ("dw-aw", "aw"),
+    (COLD, "aw"),
+    (COLD, "dual-aw"),
+    (COLD, "followed"),
+    (COLD, "best-source"),
 )
 
 
@@ -64,21 +78,26 @@ def told(number: Estimate) -> str:
     return f"{number.value:+.1f} [{number.low:.1f}, {number.high:.1f}]".replace("-", "−")
 
 
-def drawn(grids: dict[str, dict[str, dict[str, Line]]], suites: tuple[str, ...], low: float, high: float) -> Any:
+def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float) -> Any:
     """A plot for each algorithm and suite, a bar for each method, a grey tick for the paper's gain."""
     plots = [
-        (f"{name}, {suite} ({len(one[suite]['uniform'].scores)} sets)", one[suite])
+        (f"{name.split(',')[0]}, {suite} ({len(one[suite]['uniform'].scores)} sets)", one[suite])
         for name, one in grids.items()
-        for suite in suites
+        for suite in SUITES
+        if suite in one
     ]
     figure, axes = figures.panels(2.5 * len(plots), 3.4, len(plots))
-    colours = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#d1495b", "#cfc7a0"], strict=True))
     for axis, (title, by_method) in zip(axes, plots, strict=True):
         for place, label in enumerate(METHODS):
-            line = by_method[label]
-            assert line.gain is not None
+            line, sets = by_method.get(label), len(by_method["uniform"].scores)
+            there = len(line.scores) if line else 0
+            if there < sets:
+                said = f"{there} sets" if 2 * there > sets else "not run" if there == 0 else "too few runs"
+                axis.text(place, 1, said, rotation=90, ha="center", va="bottom", fontsize=7, color="#303030")
+            if line is None or line.gain is None or 2 * there <= sets:
+                continue
             gain = line.gain.iqm
-            axis.bar(place, gain.value, 0.7, color=colours[label])
+            axis.bar(place, gain.value, 0.7, color=COLOURS[label])
             axis.vlines(place, gain.low, gain.high, color="black", lw=1.2)
             if line.published_gain is not None:
                 axis.hlines(line.published_gain, place - 0.42, place + 0.42, color="#303030", lw=2, ls=":")
@@ -98,7 +117,7 @@ def curves(runs: list[Run], environments: tuple[str, ...] = ("hopper", "walker2d
     figure, axes = figures.panels(14, 3.1, len(SUITES) * len(environments))
     colour = figures.colours(["uniform", *METHODS])
     for axis, (suite, environment) in zip(axes, itertools.product(SUITES, environments), strict=True):
-        for label in ("uniform", "aw", "dw-aw", "continued", "best-source"):
+        for label in ("uniform", "aw", "dw-aw", "continued", "followed", "best-source"):
             some = [run.curve for run in runs if (run.suite, run.environment, run.label) == (suite, environment, label)]
             steps = [step / 1000 for step, _ in some[0]]
             each = np.array([[score for _, score in curve] for curve in some])
@@ -117,17 +136,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    runs = {name: runs_of(folders) for name, folders in (GRIDS | MEDIUM | MORE).items()}
+    runs = {name: runs_of(folders) for name, folders in (BOTH | EXPERT | MEDIUM | SHORTER).items()}
     grids = {name: by_suite(some) for name, some in runs.items()}
-    figures.save(drawn({name: grids[name] for name in GRIDS}, SUITES, -8, 95), words.out / "grid.png")
-    figures.save(drawn({name: grids[name] for name in MEDIUM}, (*SUITES, "small"), -12, 42), words.out / "medium.png")
-    figures.save(curves(runs["IQL"]), words.out / "curves.png")
+    for name, some, low, high in (("grid", BOTH, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
+        figures.save(drawn({one: grids[one] for one in some}, low, high), words.out / f"{name}.png")
+    figures.save(curves(runs["IQL, expert"]), words.out / "curves.png")
     columns = [(name, suite) for name in grids for suite in grids[name]]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")
     for label in (*METHODS, *OTHERS):
         each = [grids[name][suite].get(label) for name, suite in columns]
-        print(f"| {label} |", " | ".join(told(line.gain.iqm) if line and line.gain else "" for line in each), "|")
+        cells = [told(line.gain.iqm) + f" ({len(line.scores)})" if line and line.gain else "" for line in each]
+        print(f"| {label} |", " | ".join(cells), "|")
         published = [line.published_gain if line else None for line in each]
         if any(gain is not None for gain in published):
             print("| the paper's |", " | ".join("" if gain is None else f"{gain:+.1f}" for gain in published), "|")
@@ -136,8 +156,9 @@ def main() -> None:
         for method, other in LEADS:
             if method not in one or other not in one:
                 continue
-            lead = compare(one[method].scores, one[other].scores)
-            wins = f"{lead.wins} of {len(one[method].scores)} sets, p = {lead.p_value:.3f}"
+            sets = [name for name in one[method].scores if name in one[other].scores]
+            lead = compare(*({name: one[label].scores[name] for name in sets} for label in (method, other)))
+            wins = f"{lead.wins} of {len(sets)} sets, p = {lead.p_value:.3f}"
             print(f"{name}, {suite}: {method} ahead of {other} by {told(lead.iqm)}; {wins}")
     for name, some in runs.items():
         points = gains(rows(some), imbalance(some))

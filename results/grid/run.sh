@@ -12,24 +12,21 @@
 #     td3bc-expert   the same sets, TD3+BC, nine methods
 #     cql-expert     the same, CQL (60,000 updates)
 #     td3bc-medium   the same two with the medium policy in the expert's place
-#     cql-medium
+#     cql-medium     (of this one the diverse half is kept here)
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, eleven methods, 200,000 updates
 #     iql-medium     the same with the medium policy in the expert's place
+#     iql-small      the eight small sets, AW with its usual η in place of the published one (a third is still to be run)
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
 #     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
 #     td3bc-studies  less conservatism and state weights, TD3+BC
-#
-# Chosen, and not run yet:
-#
-#     iql-small      the eight small sets, AW with its usual η in place of the published one, 200,000 updates
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-small, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-200000} # 100000 for what is kept here but iql-long and iql-medium, 60000 for CQL and 50000 for cql-studies
+STEPS=${STEPS:-200000} # of iql-long, -medium and -small; 100000 for what else is kept here, 60000 for CQL and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES=${PIECES:-mixed diverse} # diverse for half of a grid
 LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
