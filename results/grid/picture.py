@@ -157,7 +157,8 @@ def main() -> None:
             if method not in one or other not in one:
                 continue
             sets = [name for name in one[method].scores if name in one[other].scores]
-            lead = compare(*({name: one[label].scores[name] for name in sets} for label in (method, other)))
+            first, second = ({name: one[label].scores[name] for name in sets} for label in (method, other))
+            lead = compare(first, second)
             wins = f"{lead.wins} of {len(sets)} sets, p = {lead.p_value:.3f}"
             print(f"{name}, {suite}: {method} ahead of {other} by {told(lead.iqm)}; {wins}")
     for name, some in runs.items():
