@@ -103,3 +103,8 @@ def test_it_is_kept_for_each_setting(hill: Dataset, monkeypatch: pytest.MonkeyPa
 def test_settings_that_mean_nothing_are_refused(name: str, value: float) -> None:
     with pytest.raises(BadInput, match=rf"sampler\.{name} is {value}"):
         dataclasses.replace(QUICK, **{name: value}).probabilities(toy_dataset())
+
+
+def test_messages_call_it_by_its_own_name() -> None:
+    with pytest.raises(BadInput, match="followed needs one above 0"):
+        dataclasses.replace(QUICK, temperature=0.0).probabilities(toy_dataset())

@@ -10,56 +10,28 @@ results); kept in results/grid/dose-cpu.
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-from pathlib import Path
+from learning import dosed, learn, options
 
-import numpy as np
-
-from winnow.bench import local, plan, suites
-from winnow.bench.plan import How, Kind
-from winnow.bench.settings import Setting
-from winnow.data.dataset import Dataset
-from winnow.evaluation import Evaluation
-from winnow.methods import METHODS, make_sampler
+from winnow.bench import suites
+from winnow.methods import METHODS
 from winnow.samplers import SAMPLERS
 
 SETS = ["hopper-random-expert-10%-small", "walker2d-random-expert-10%-small"]
 
 
-def dosed(name: str, dose: float) -> type:
-    @dataclasses.dataclass(frozen=True)
-    class Dosed:
-        def probabilities(self, dataset: Dataset) -> np.ndarray:
-            return dose / len(dataset) + (1 - dose) * make_sampler(name).probabilities(dataset)
-
-    return Dosed
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="?", default=Path("dose"))
-    parser.add_argument("--steps", type=int, default=80_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = options(__doc__, "dose")
     parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--hidden", default="64x64")
-    parser.add_argument("--learning-rate", default="0.001")
     parser.add_argument("--doses", nargs="+", type=float, default=[0, 0.0005, 0.01])
     parser.add_argument("--samplers", nargs="+", default=["source", "followed"])
     words = parser.parse_args()
-    settings = (
-        Setting("algorithm", "hidden", (words.hidden,)),
-        Setting("algorithm", "learning_rate", (words.learning_rate,)),
-    )
-    kinds = []
+    methods = []
     for sampler in words.samplers:
         for dose in words.doses:
             name = f"{sampler}-{dose:g}"
             SAMPLERS[name], METHODS[name] = dosed(sampler, dose), (name, "none")
-            kinds.append(Kind("iql", name, settings))
-    entries = suites.entries(words.sets)
-    how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
-    local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
+            methods.append(name)
+    learn(words, suites.entries(words.sets), methods)
 
 
 if __name__ == "__main__":

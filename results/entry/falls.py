@@ -16,7 +16,6 @@ IQL learns from it. OUT gets a grid's folder (`winnow report` reads its results)
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from pathlib import Path
@@ -24,16 +23,14 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from learning import dosed, learn, options
 from measures import measured
 
-from winnow.bench import local, plan, suites
-from winnow.bench.plan import How, Kind
-from winnow.bench.settings import Setting
+from winnow.bench import suites
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
-from winnow.evaluation import Evaluation
 from winnow.methods import METHODS, make_sampler
-from winnow.samplers import SAMPLERS, Continued, Source
+from winnow.samplers import SAMPLERS, Source
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
 from winnow.weighters import WEIGHTERS
 from winnow.weighters.diagnostics import diagnose
@@ -51,15 +48,9 @@ class NoFalls:
         return drawn / drawn.sum()
 
 
-@dataclasses.dataclass(frozen=True)
-class HalfEven:
-    def probabilities(self, dataset: Dataset) -> np.ndarray:
-        return 0.5 / len(dataset) + 0.5 * Continued().probabilities(dataset)
-
-
 @plugin
 class Apart:
-    """For draws of `HalfEven`: the policy's weights are those of continued, values learn from all alike."""
+    """For draws half of which are even: the policy's weights are those of continued, values learn from all alike."""
 
     reads_frequency: ClassVar[bool] = True
 
@@ -76,7 +67,7 @@ class Apart:
         return jnp.zeros(batch.reward.shape)
 
 
-SAMPLERS.update({"no-falls": NoFalls, "half-even": HalfEven})
+SAMPLERS.update({"no-falls": NoFalls, "half-even": dosed("continued", 0.5)})
 WEIGHTERS["apart"] = Apart
 METHODS.update({"no-falls": ("no-falls", "none"), "apart": ("half-even", "apart")})
 VARIANTS = ["best-source", "no-falls", "continued", "followed", "apart"]
@@ -84,16 +75,11 @@ DRAWN = Path(__file__).parent / "falls.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="?", default=Path("falls"))
-    parser.add_argument("--steps", type=int, default=80_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = options(__doc__, "falls")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--environments", nargs="+", default=["hopper", "walker2d"])
     parser.add_argument("--level", default="medium")
     parser.add_argument("--share", type=float, default=10)
-    parser.add_argument("--hidden", default="64x64")
-    parser.add_argument("--learning-rate", default="0.001")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--only-draws", action="store_true")
     words = parser.parse_args()
@@ -111,13 +97,7 @@ def main() -> None:
     DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
     if words.only_draws:
         return
-    settings = (
-        Setting("algorithm", "hidden", (words.hidden,)),
-        Setting("algorithm", "learning_rate", (words.learning_rate,)),
-    )
-    kinds = [Kind("iql", variant, settings) for variant in words.variants]
-    how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
-    local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
+    learn(words, entries, words.variants)
 
 
 if __name__ == "__main__":

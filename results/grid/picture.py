@@ -8,6 +8,7 @@ python results/grid/picture.py [--out docs/images]        writes grid.png, exper
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,12 @@ LEADS = (
 
 
 def runs_of(folders: tuple[str, ...]) -> list[Run]:
-    return [run for folder in folders for run in read(HERE / folder, print)]
+    return [run for folder in folders for run in read_once(folder)]
+
+
+@functools.cache
+def read_once(folder: str) -> list[Run]:
+    return read(HERE / folder, print)
 
 
 def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:

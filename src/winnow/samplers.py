@@ -75,8 +75,7 @@ class PF:
         best = np.argsort(-dataset.returns, kind="stable")[:keep]
         kept = np.zeros(len(dataset.episodes))
         kept[best] = 1
-        rows = np.repeat(kept, dataset.episodes.length)
-        return rows / rows.sum()
+        return _over_rows(dataset, kept)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,16 +156,17 @@ class Continued:
     """Of the fit. It is not the run's: all seeds of a run draw alike."""
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
-        _need_episodes(dataset, "continued")
-        self.check()
-        from winnow.continued import continued_returns
+        return _over_rows(dataset, self.by_where_it_leads(dataset, "continued"))
 
-        return _over_rows(dataset, self.by_level(dataset, continued_returns(dataset, self)))
-
-    def check(self) -> None:
+    def by_where_it_leads(self, dataset: Dataset, name: str) -> np.ndarray:
+        """[episodes] how likely a row of each is drawn, 1 at the most. Messages call the sampler by its name."""
+        _need_episodes(dataset, name)
         _need_counts(self, "rounds", "steps")
         _need_within(self, discount=(0, 1))
-        _need_heat(self.temperature, "continued")
+        _need_heat(self.temperature, name)
+        from winnow.continued import continued_returns
+
+        return self.by_level(dataset, continued_returns(dataset, self))
 
     def by_level(self, dataset: Dataset, score: np.ndarray) -> np.ndarray:
         """[episodes] how likely a row of each is drawn, 1 at the most, by a score of each."""
@@ -192,15 +192,11 @@ class Followed(Continued):
     """How much must be drawn where a piece ends."""
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
-        _need_episodes(dataset, "followed")
-        self.check()
         _need_counts(self, "passes")
         _need_within(self, begins=(0, 1), ends=(0, 1))
-        from winnow.continued import continued_returns
         from winnow.followed import with_followers
 
-        drawn = self.by_level(dataset, continued_returns(dataset, self))
-        return _over_rows(dataset, with_followers(dataset, drawn, self))
+        return _over_rows(dataset, with_followers(dataset, self.by_where_it_leads(dataset, "followed"), self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,8 +269,7 @@ def _need_heat(temperature: float, name: str) -> None:
 
 def _boltzmann(dataset: Dataset, score: np.ndarray, temperature: float, name: str) -> np.ndarray:
     _need_heat(temperature, name)
-    weight = np.repeat(np.exp((_unit(score, dataset.returns) - 1) / temperature), dataset.episodes.length)
-    return weight / weight.sum()
+    return _over_rows(dataset, np.exp((_unit(score, dataset.returns) - 1) / temperature))
 
 
 def _unit(score: np.ndarray, source: np.ndarray) -> np.ndarray:

@@ -1,0 +1,50 @@
+"""How the trials of this folder learn on a CPU: IQL with small networks from each of some methods, as a grid."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from winnow.bench import local, plan
+from winnow.bench.plan import How, Kind
+from winnow.bench.settings import Setting
+from winnow.bench.suites import Entry
+from winnow.data.dataset import Dataset
+from winnow.evaluation import Evaluation
+from winnow.methods import make_sampler
+
+
+def options(about: str | None, out: str) -> argparse.ArgumentParser:
+    """A parser with what `learn` reads."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?", default=Path(out))
+    parser.add_argument("--steps", type=int, default=80_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--hidden", default="64x64")
+    parser.add_argument("--learning-rate", default="0.001")
+    return parser
+
+
+def learn(words: argparse.Namespace, entries: Sequence[Entry], methods: Sequence[str]) -> None:
+    settings = (
+        Setting("algorithm", "hidden", (words.hidden,)),
+        Setting("algorithm", "learning_rate", (words.learning_rate,)),
+    )
+    kinds = [Kind("iql", method, settings) for method in methods]
+    how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
+    local.run(plan.packs(plan.planned(list(entries), kinds, words.seeds, how)), words.out)
+
+
+def dosed(name: str, dose: float) -> type:
+    """A sampler of which this part of the draws is even over all rows."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Dosed:
+        def probabilities(self, dataset: Dataset) -> np.ndarray:
+            return dose / len(dataset) + (1 - dose) * make_sampler(name).probabilities(dataset)
+
+    return Dosed
