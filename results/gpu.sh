@@ -27,8 +27,12 @@ hours() {
 
 grids() {
   export WINNOW_DATA=${WINNOW_DATA:-$OUT/data}
-  for grid in iql-long=200000 iql-medium=200000 iql-small=200000 td3bc-expert=100000 td3bc-medium=100000 cql-expert=60000 cql-medium=60000; do
-    WORK="$OUT/work/${grid%=*}" OUT="$OUT/grid/${grid%=*}" STEPS=${grid#*=} results/grid/run.sh "${grid%=*}"
+  for grid in iql-long iql-medium iql-small td3bc-expert td3bc-medium cql-expert cql-medium iql-million; do
+    WORK="$OUT/work/$grid" OUT="$OUT/grid/$grid" results/grid/run.sh "$grid"
+  done
+  for precision in half default float32; do
+    grid=iql-precision-$precision
+    WINNOW_PRECISION=$precision WORK="$OUT/work/$grid" OUT="$OUT/grid/$grid" results/grid/run.sh iql-precision
   done
 }
 

@@ -2,7 +2,7 @@
 of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
 paper).
 
-python results/grid/picture.py [--out docs/images]        writes grid.png, expert.png, medium.png and curves.png
+python results/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, curves.png, million.png
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ EXPERT = {f"{name}, expert": folders[:1] for name, folders in BOTH.items()}
 MEDIUM = {f"{name}, medium": folders[1:2] for name, folders in BOTH.items()}
 SHORTER = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
 """More sets with the expert, not as far."""
+LONGER = {"IQL, a million updates": ("iql-million-1m",)}
+"""Four sets in pieces, as far as in the paper."""
 SUITES = ("mixed", "diverse")
 METHODS = {
     "dw-uniform": "DW-Uniform",
@@ -43,8 +46,9 @@ METHODS = {
 }
 COLOURS = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#e3a0a8", "#d1495b", "#cfc7a0"], strict=True))
 COLD = "aw sampler.temperature=0.1"
-"""AW on small sets with its η for large ones."""
-OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", COLD)
+"""AW on small sets with its η for large ones; DW and the dual on top of it below."""
+COLDER = tuple(f"{name} sampler.temperature=0.1" for name in ("dw-aw", "dual-aw"))
+OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", COLD, *COLDER)
 LEADS = (
     ("followed", "continued"),
     ("followed", "aw"),
@@ -60,7 +64,12 @@ LEADS = (
     (COLD, "dual-aw"),
     (COLD, "followed"),
     (COLD, "best-source"),
+    *((label, COLD) for label in COLDER),
 )
+PLACES = tuple(itertools.product(SUITES, ("hopper", "walker2d", "ant")))
+"""Suites and environments that have a plot of curves."""
+LEARNERS = ("uniform", "aw", "dw-aw", "continued", "followed", "best-source")
+"""Methods that have a curve."""
 
 
 def runs_of(folders: tuple[str, ...]) -> list[Run]:
@@ -118,12 +127,12 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
     return figure
 
 
-def curves(runs: list[Run], environments: tuple[str, ...] = ("hopper", "walker2d", "ant")) -> Any:
+def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: Sequence[str] = LEARNERS) -> Any:
     """A plot for each suite and environment: the mean over its sets and seeds, and every run as a thin line."""
-    figure, axes = figures.panels(14, 3.1, len(SUITES) * len(environments))
+    figure, axes = figures.panels(14, 3.1, len(places))
     colour = figures.colours(["uniform", *METHODS])
-    for axis, (suite, environment) in zip(axes, itertools.product(SUITES, environments), strict=True):
-        for label in ("uniform", "aw", "dw-aw", "continued", "followed", "best-source"):
+    for axis, (suite, environment) in zip(axes, places, strict=True):
+        for label in labels:
             some = [run.curve for run in runs if (run.suite, run.environment, run.label) == (suite, environment, label)]
             steps = [step / 1000 for step, _ in some[0]]
             each = np.array([[score for _, score in curve] for curve in some])
@@ -142,11 +151,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    runs = {name: runs_of(folders) for name, folders in (BOTH | EXPERT | MEDIUM | SHORTER).items()}
+    runs = {name: runs_of(folders) for name, folders in (BOTH | EXPERT | MEDIUM | SHORTER | LONGER).items()}
     grids = {name: by_suite(some) for name, some in runs.items()}
     for name, some, low, high in (("grid", BOTH, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
         figures.save(drawn({one: grids[one] for one in some}, low, high), words.out / f"{name}.png")
     figures.save(curves(runs["IQL, expert"]), words.out / "curves.png")
+    far = [("diverse", place) for place in ("hopper", "halfcheetah", "walker2d", "ant")]
+    labels = ("uniform", *(label for label in METHODS if label != "continued"))
+    figures.save(curves(runs["IQL, a million updates"], far, labels), words.out / "million.png")
     columns = [(name, suite) for name in grids for suite in grids[name]]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")

@@ -10,33 +10,38 @@
 #     hopper-expert  hopper's eight mixtures with the expert (mixed and diverse, σ 1, 5, 10 and 50 %), seven methods
 #     iql-expert     σ 5 and 10 % of the expert in all four environments, twelve methods
 #     td3bc-expert   the same sets, TD3+BC, nine methods
-#     cql-expert     the same, CQL (60,000 updates)
+#     cql-expert     the same, CQL
 #     td3bc-medium   the same two with the medium policy in the expert's place
-#     cql-medium     (of this one the diverse half is kept here)
+#     cql-medium
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, eleven methods, 200,000 updates
 #     iql-medium     the same with the medium policy in the expert's place
 #     iql-small      the eight small sets, AW with its usual η in place of the published one
-#     iql-paths      the dual over whole episodes, λ 0.1, on the diverse sets of iql-long and iql-medium
 #     iql-million    10 % of the expert in pieces, in all four environments, with the paper's million updates
-#     iql-precision  labels and AW on three small sets, eight seeds; once with each WINNOW_PRECISION, into folders of their own
+#     iql-precision  labels and AW on three small sets, eight seeds: once with each WINNOW_PRECISION, with a $WORK of its own
 #     iql-studies    the studies of hopper's diverse sets with σ 5 and 10 %, IQL; baselines also on its mixed set
-#     cql-studies    those of CQL that the paper has numbers of, and less conservatism (50,000 updates)
+#     cql-studies    those of CQL that the paper has numbers of, and less conservatism
 #     td3bc-studies  less conservatism and state weights, TD3+BC
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-small, iql-paths, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-small, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
 WORK=${WORK:-/tmp/winnow-grid-$GRID}
 OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
-SEEDS=${SEEDS:-3}
-STEPS=${STEPS:-200000} # of iql-long, -medium, -small, -paths and -precision; 1000000 of iql-million, 100000 for what else is kept here, 60000 for CQL and 50000 for cql-studies
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES=${PIECES:-mixed diverse} # diverse for half of a grid
 LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
 NINE="--methods uniform,aw,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
+case $GRID in # updates and seeds of what is kept here; $STEPS and $SEEDS take their place
+  iql-million) steps=1000000 seeds=3 ;;
+  iql-precision) steps=200000 seeds=8 ;;
+  iql-long | iql-medium | iql-small) steps=200000 seeds=3 ;;
+  cql-studies) steps=50000 seeds=3 ;;
+  cql-*) steps=60000 seeds=3 ;;
+  *) steps=100000 seeds=3 ;;
+esac
 case $GRID in
   hopper-expert)
     words="$PIECES --levels expert --algorithms iql --environments hopper --chunk 50000 --evaluation.rounds 3 --evaluation.curve 3
@@ -53,7 +58,6 @@ case $GRID in
       --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed" ;;
   iql-small)
     words="small --algorithms iql $LONG --methods aw,dw-aw,dual-aw --sweep sampler.temperature=0.1" ;;
-  iql-paths) words="diverse --levels expert,medium --algorithms iql --shares 5,10 $LONG --methods dual-paths-aw" ;;
   iql-million)
     words="diverse --levels expert --algorithms iql --shares 10 --chunk 25000 --evaluation.rounds 3 --evaluation.curve 7
       --evaluation.episodes 10 --methods uniform,aw,best-source,dw-aw,dw-uniform,followed" ;;
@@ -72,8 +76,8 @@ mkdir -p "$WORK" "$OUT"
 (
   date +%T
   # shellcheck disable=SC2086
-  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds "$SEEDS" \
-    --steps "$STEPS" --evaluation.spacing 10000 --out "$WORK/grid" $MORE || echo "stopped: $?"
+  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds "${SEEDS:-$seeds}" \
+    --steps "${STEPS:-$steps}" --evaluation.spacing 10000 --out "$WORK/grid" $MORE || echo "stopped: $?"
   date +%T
 ) 2>&1 | tee -a "$WORK/grid.log"
 cp -r "$WORK/grid/results" "$WORK/grid.log" "$OUT/" || true

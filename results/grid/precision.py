@@ -1,0 +1,65 @@
+"""Does it matter what networks multiply in, where a set is learnt by heart? The same runs in half floats, in TF32 and
+in float32 (`results/grid/run.sh iql-precision` with each WINNOW_PRECISION): scores, and how far AW is ahead of the
+labels in each.
+
+python results/grid/precision.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from winnow.report.runs import read
+from winnow.stats import compare
+
+HERE = Path(__file__).parent
+PRECISIONS = {"half": "half", "default": "TF32", "float32": "float32"}
+AW, LABELS = "aw sampler.temperature=0.1", "best-source"
+Scores = dict[tuple[str, str], list[float]]
+"""The seeds' scores of each method on each dataset."""
+
+
+def scores(precision: str) -> Scores:
+    found: Scores = {}
+    for run in read(HERE / f"iql-precision-{precision}-200k", print):
+        found.setdefault((run.label, run.dataset), []).append(run.score)
+    return found
+
+
+def mean(cell: list[float]) -> tuple[float, float]:
+    """It, and its standard error."""
+    return float(np.mean(cell)), float(np.std(cell, ddof=1) / np.sqrt(len(cell)))
+
+
+def ahead(first: Scores, second: Scores) -> tuple[float, float]:
+    """The mean over all cells of how far the first is ahead of the second, and its standard error."""
+    gaps = [(mean(first[cell]), mean(second[cell])) for cell in first]
+    errors = [one[1] ** 2 + other[1] ** 2 for one, other in gaps]
+    return float(np.mean([one[0] - other[0] for one, other in gaps])), float(np.sqrt(sum(errors)) / len(gaps))
+
+
+def told(number: tuple[float, float]) -> str:
+    return f"{number[0]:.1f} ± {number[1]:.1f}".replace("-", "−")
+
+
+def main() -> None:
+    found = {name: scores(name) for name in PRECISIONS}
+    reference, others = found["float32"], ("half", "default")
+    print("| mean of the seeds |", " | ".join(PRECISIONS.values()), "| half − float32 | TF32 − float32 |")
+    print("|---" * (len(PRECISIONS) + 3) + "|")
+    for cell in sorted(reference):
+        means = [told(mean(found[name][cell])) for name in PRECISIONS]
+        gaps = [told(ahead({cell: found[name][cell]}, reference)) for name in others]
+        print(f"| {', '.join(cell)} |", " | ".join(means + gaps), "|")
+    print("| all of them | | | |", " | ".join(told(ahead(found[name], reference)) for name in others), "|")
+    for name, title in PRECISIONS.items():
+        sets = sorted({dataset for _, dataset in reference})
+        aw, labels = ({dataset: found[name][label, dataset] for dataset in sets} for label in (AW, LABELS))
+        lead = compare(aw, labels).iqm
+        print(f"{title}: AW ahead of the labels by {lead.value:.1f} [{lead.low:.1f}, {lead.high:.1f}] in IQM")
+
+
+if __name__ == "__main__":
+    main()
