@@ -24,7 +24,8 @@ Scores = dict[tuple[str, str], list[float]]
 def scores(precision: str) -> Scores:
     found: Scores = {}
     for run in read(HERE / f"iql-precision-{precision}-200k", print):
-        found.setdefault((run.label, run.dataset), []).append(run.score)
+        if run.score is not None:  # none ended in NaN
+            found.setdefault((run.label, run.dataset), []).append(run.score)
     return found
 
 
