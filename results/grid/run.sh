@@ -30,6 +30,7 @@ OUT=${OUT:-$WORK/out}
 PYTHON=${PYTHON:-python3}
 MORE=${MORE:-} # further options, say --rows 20000
 PIECES=${PIECES:-mixed diverse} # diverse for half of a grid
+SHARES=${SHARES:-5,10} # 1,50 for iql-long and iql-medium on the other shares: chosen, and not run yet
 LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
@@ -54,7 +55,7 @@ case $GRID in
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
   iql-long | iql-medium)
     case $GRID in iql-long) level=expert ;; *) level=medium ;; esac
-    words="$PIECES small --levels $level --algorithms iql --shares 5,10 $LONG
+    words="$PIECES small --levels $level --algorithms iql --shares $SHARES $LONG
       --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed" ;;
   iql-small)
     words="small --algorithms iql $LONG --methods aw,dw-aw,dual-aw --sweep sampler.temperature=0.1" ;;
