@@ -94,23 +94,17 @@ def told(number: Estimate) -> str:
 
 
 def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float) -> Any:
-    """A plot for each algorithm and suite, a bar for each method, a grey tick for the paper's gain."""
+    """A row for each suite, in it a plot for each algorithm: a bar for each method, dots for the paper's gain."""
     plots = [
         (f"{name.split(',')[0]}, {suite} ({len(one[suite]['uniform'].scores)} sets)", one[suite])
-        for name, one in grids.items()
         for suite in SUITES
-        if suite in one
+        for name, one in grids.items()
     ]
-    figure, axes = figures.panels(2.5 * len(plots), 3.4, len(plots))
+    figure, axes = figures.panels(3.1 * len(grids), 6.2, len(grids), len(SUITES))
     for axis, (title, by_method) in zip(axes, plots, strict=True):
         for place, label in enumerate(METHODS):
-            line, sets = by_method.get(label), len(by_method["uniform"].scores)
-            there = len(line.scores) if line else 0
-            if there < sets:
-                said = f"{there} sets" if 2 * there > sets else "not run" if there == 0 else "too few runs"
-                axis.text(place, 1, said, rotation=90, ha="center", va="bottom", fontsize=7, color="#303030")
-            if line is None or line.gain is None or 2 * there <= sets:
-                continue
+            line = by_method[label]
+            assert line.gain is not None
             gain = line.gain.iqm
             axis.bar(place, gain.value, 0.7, color=COLOURS[label])
             axis.vlines(place, gain.low, gain.high, color="black", lw=1.2)
@@ -120,7 +114,8 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
         axis.set_title(title, fontsize=10)
         axis.set_ylim(low, high)
         axis.set_xticks(range(len(METHODS)), list(METHODS.values()), rotation=30, ha="right", fontsize=8)
-    axes[0].set_ylabel("gain in IQM over uniform", fontsize=9)
+    for axis in axes[:: len(grids)]:
+        axis.set_ylabel("gain in IQM over uniform", fontsize=9)
     axes[0].hlines([], 0, 1, color="#303030", lw=2, ls=":", label="the paper's gain (D4RL data, 1M updates)")
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8)
@@ -128,8 +123,8 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
 
 
 def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: Sequence[str] = LEARNERS) -> Any:
-    """A plot for each suite and environment: the mean over its sets and seeds, and every run as a thin line."""
-    figure, axes = figures.panels(14, 3.1, len(places))
+    """A plot for each suite and environment, in two rows: the mean over sets and seeds, every run as a thin line."""
+    figure, axes = figures.panels(9.3, 5.6, len(places) // 2, 2)
     colour = figures.colours(["uniform", *METHODS])
     for axis, (suite, environment) in zip(axes, places, strict=True):
         for label in labels:
@@ -140,8 +135,10 @@ def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: 
             axis.plot(steps, each.mean(axis=0), color=colour[label], lw=1.8, label=METHODS.get(label, label))
         axis.set_title(f"{environment}, {suite}", fontsize=10)
         axis.set_ylim(-5, 132)
+    for axis in axes[len(places) // 2 :]:
         axis.set_xlabel("thousand updates", fontsize=8)
-    axes[0].set_ylabel("score", fontsize=9)
+    for axis in axes[:: len(places) // 2]:
+        axis.set_ylabel("score", fontsize=9)
     lines_drawn, names = axes[0].get_legend_handles_labels()
     figure.legend(lines_drawn, names, loc="outside lower center", ncol=len(names), frameon=False, fontsize=8)
     return figure

@@ -15,12 +15,12 @@ from winnow.files import replacing
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 
-def panels(width: float, height: float, columns: int) -> tuple[Any, Any]:
-    """An empty figure with so many plots side by side."""
+def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
+    """An empty figure with so many plots side by side, and its plots, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(1, columns, squeeze=False)[0]
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.25)
