@@ -1,17 +1,18 @@
 """Does it matter what networks multiply in, where a set is learnt by heart? The same runs in half floats, in TF32 and
-in float32 (`results/grid/run.sh iql-precision` with each WINNOW_PRECISION): scores, and how far AW is ahead of the
-labels in each.
+in float32 (`results/grid/run.sh iql-precision` with each WINNOW_PRECISION): scores, how far AW is ahead of the labels
+in each, and all of them together while they learn.
 
 python results/grid/precision.py
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from winnow.report.runs import read
+from winnow.report.runs import Run, read
 from winnow.stats import compare
 
 HERE = Path(__file__).parent
@@ -21,11 +22,20 @@ Scores = dict[tuple[str, str], list[float]]
 """The seeds' scores of each method on each dataset."""
 
 
-def scores(precision: str) -> Scores:
+def scores(runs: Sequence[Run]) -> Scores:
     found: Scores = {}
-    for run in read(HERE / f"iql-precision-{precision}-200k", print):
+    for run in runs:
         if run.score is not None:  # none ended in NaN
             found.setdefault((run.label, run.dataset), []).append(run.score)
+    return found
+
+
+def while_learning(runs: Sequence[Run]) -> dict[int, Scores]:
+    """The same after so many updates: at each look at the runs."""
+    found: dict[int, Scores] = {}
+    for run in runs:
+        for step, score in run.curve:
+            found.setdefault(step, {}).setdefault((run.label, run.dataset), []).append(score)
     return found
 
 
@@ -46,7 +56,8 @@ def told(number: tuple[float, float]) -> str:
 
 
 def main() -> None:
-    found = {name: scores(name) for name in PRECISIONS}
+    runs = {name: read(HERE / f"iql-precision-{name}-200k", print) for name in PRECISIONS}
+    found = {name: scores(some) for name, some in runs.items()}
     reference, others = found["float32"], ("half", "default")
     print("| mean of the seeds |", " | ".join(PRECISIONS.values()), "| half − float32 | TF32 − float32 |")
     print("|---" * (len(PRECISIONS) + 3) + "|")
@@ -60,6 +71,11 @@ def main() -> None:
         aw, labels = ({dataset: found[name][label, dataset] for dataset in sets} for label in (AW, LABELS))
         lead = compare(aw, labels).iqm
         print(f"{title}: AW ahead of the labels by {lead.value:.1f} [{lead.low:.1f}, {lead.high:.1f}] in IQM")
+    looks = while_learning([run for some in runs.values() for run in some])
+    print("| all precisions, after updates |", " | ".join(f"{step:,}" for step in looks), "|")
+    print("|---" * (len(looks) + 1) + "|")
+    for cell in sorted(reference):
+        print(f"| {', '.join(cell)} |", " | ".join(told(mean(look[cell])) for look in looks.values()), "|")
 
 
 if __name__ == "__main__":

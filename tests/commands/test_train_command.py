@@ -69,6 +69,23 @@ def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_gi
     assert not capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (1568, ""),  # 399.8 times
+        (
+            20_000,
+            "dome: 20,000 updates go 5,100 times over its 1,004 rows, which may be learnt by heart; "
+            "compare with fewer, say --steps 800\n",
+        ),
+    ],
+)
+def test_updates_that_go_over_the_rows_very_often_are_said(runs, capsys, steps, said):
+    file = str(runs / "dome.st")
+    assert main(["train", file, "--method", "uniform", "--steps", str(steps), "--out", file]) == 2  # no folder
+    assert capsys.readouterr().out == said
+
+
 def test_weights_writes_a_line_for_every_row_and_a_picture(runs, capsys):
     run = runs / "out" / "dome.td3bc.dual-aw.seed0.safetensors"
     assert main(["weights", str(run), "--figure", str(runs / "w.png")]) == 0

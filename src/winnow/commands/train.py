@@ -25,6 +25,10 @@ The settings below are those of the algorithm, sampler and weighter named; name 
 With several methods, a setting holds for each of them that has it.
 """
 
+MANY_PASSES = 400
+"""Over a dataset: the published runs make 256, a million updates of a million rows; with IQL on 50,000 rows what is
+learnt well by then is lost again by 1,000 (docs/evidence.md, small sets)."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -128,6 +132,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         raise BadInput("no dataset is given; name at least one")
     runs, notes = [], {}
     for dataset in map(open_dataset, options.dataset):
+        notes |= dict.fromkeys(_learnt_by_heart(dataset, options))
         algorithm = given("algorithm", make_algorithm(names.algorithm, dataset))
         for method in names.method.split(","):
             sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, names, len(dataset)))
@@ -149,6 +154,18 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         evaluate=options.evaluation if options.evaluate else None,
     )
     summarise(trained, options.out)
+
+
+def _learnt_by_heart(dataset: Any, options: Options) -> list[str]:
+    """A line where so many updates go over the rows very often."""
+    passes = options.steps * options.batch_size / max(len(dataset), 1)
+    if passes <= MANY_PASSES:
+        return []
+    fewer = float(f"{options.steps * MANY_PASSES / 2 / passes:.1g}")
+    return [
+        f"{dataset.meta.name}: {options.steps:,} updates go {passes:,.0f} times over its {len(dataset):,} rows, which "
+        f"may be learnt by heart; compare with fewer, say --steps {max(fewer, 1):.0f}"
+    ]
 
 
 def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any]) -> list[str]:
