@@ -66,8 +66,8 @@ def main() -> None:
         gaps = [told(ahead({cell: found[name][cell]}, reference)) for name in others]
         print(f"| {', '.join(cell)} |", " | ".join(means + gaps), "|")
     print("| all of them | | | |", " | ".join(told(ahead(found[name], reference)) for name in others), "|")
+    sets = sorted({dataset for _, dataset in reference})
     for name, title in PRECISIONS.items():
-        sets = sorted({dataset for _, dataset in reference})
         aw, labels = ({dataset: found[name][label, dataset] for dataset in sets} for label in (AW, LABELS))
         lead = compare(aw, labels).iqm
         print(f"{title}: AW ahead of the labels by {lead.value:.1f} [{lead.low:.1f}, {lead.high:.1f}] in IQM")

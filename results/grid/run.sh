@@ -35,13 +35,13 @@ LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.epis
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
 NINE="--methods uniform,aw,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
-case $GRID in # updates and seeds of what is kept here; $STEPS and $SEEDS take their place
-  iql-million) steps=1000000 seeds=3 ;;
+steps=100000 seeds=3 # of what is kept here; $STEPS and $SEEDS take their place
+case $GRID in
+  iql-million) steps=1000000 ;;
   iql-precision) steps=200000 seeds=8 ;;
-  iql-long | iql-medium | iql-small) steps=200000 seeds=3 ;;
-  cql-studies) steps=50000 seeds=3 ;;
-  cql-*) steps=60000 seeds=3 ;;
-  *) steps=100000 seeds=3 ;;
+  iql-long | iql-medium | iql-small) steps=200000 ;;
+  cql-studies) steps=50000 ;;
+  cql-*) steps=60000 ;;
 esac
 case $GRID in
   hopper-expert)

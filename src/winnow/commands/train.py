@@ -158,7 +158,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
 
 def _learnt_by_heart(dataset: Any, options: Options) -> list[str]:
     """A line where so many updates go over the rows very often."""
-    passes = options.steps * options.batch_size / max(len(dataset), 1)
+    passes = options.steps * options.batch_size / len(dataset)
     if passes <= MANY_PASSES:
         return []
     fewer = float(f"{options.steps * MANY_PASSES / 2 / passes:.1g}")
