@@ -16,6 +16,8 @@
 #     iql-shares     σ 1 and 50 % of the expert in all four environments
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, eleven methods, 200,000 updates
 #     iql-medium     the same with the medium policy in the expert's place
+#     iql-rest       σ 1 and 50 % of the expert and of the medium policy, the eleven methods, 200,000 updates
+#     iql-paths      the exact dual over whole episodes, λ 0.1, on the diverse sets of iql-long and iql-medium
 #     iql-small      the eight small sets, AW with its usual η in place of the published one
 #     iql-million    10 % of the expert in pieces, in all four environments, with the paper's million updates
 #     iql-precision  labels and AW on three small sets, eight seeds: once with each WINNOW_PRECISION, with a $WORK of its own
@@ -24,22 +26,22 @@
 #     td3bc-studies  less conservatism and state weights, TD3+BC
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-small, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
-WORK=${WORK:-/tmp/winnow-grid-$GRID}
-OUT=${OUT:-$WORK/out}
-PYTHON=${PYTHON:-python3}
-MORE=${MORE:-} # further options, say --rows 20000
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-rest, iql-paths, iql-small, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
+WORK=$(realpath -m "${WORK:-/tmp/winnow-grid-$GRID}")
+OUT=$(realpath -m "${OUT:-$WORK/out}")
+PYTHON=$(realpath -s "$(command -v "${PYTHON:-python3}")")
+MORE=${MORE:-} # further options, say --rows 20000; --environments ant or --methods aw,dw-aw for a part of a grid
 PIECES=${PIECES:-mixed diverse} # diverse for half of a grid
-SHARES=${SHARES:-5,10} # 1,50 for iql-long and iql-medium on the other shares: chosen, and not run yet
 LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10"
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
+ELEVEN="--methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
 NINE="--methods uniform,aw,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
 steps=100000 seeds=3 # of what is kept here; $STEPS and $SEEDS take their place
 case $GRID in
   iql-million) steps=1000000 ;;
   iql-precision) steps=200000 seeds=8 ;;
-  iql-long | iql-medium | iql-small) steps=200000 ;;
+  iql-long | iql-medium | iql-rest | iql-paths | iql-small) steps=200000 ;;
   cql-studies) steps=50000 ;;
   cql-*) steps=60000 ;;
 esac
@@ -55,8 +57,9 @@ case $GRID in
   iql-shares) words="$PIECES --levels expert --algorithms iql --shares 1,50 $SHORT $FEW" ;;
   iql-long | iql-medium)
     case $GRID in iql-long) level=expert ;; *) level=medium ;; esac
-    words="$PIECES small --levels $level --algorithms iql --shares $SHARES $LONG
-      --methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed" ;;
+    words="$PIECES small --levels $level --algorithms iql --shares 5,10 $LONG $ELEVEN" ;;
+  iql-rest) words="$PIECES --algorithms iql --shares 1,50 $LONG $ELEVEN" ;;
+  iql-paths) words="diverse --algorithms iql --shares 5,10 $LONG --methods dual-paths-aw" ;;
   iql-small)
     words="small --algorithms iql $LONG --methods aw,dw-aw,dual-aw --sweep sampler.temperature=0.1" ;;
   iql-million)
@@ -72,13 +75,15 @@ case $GRID in
   td3bc-studies) words="study:conservatism study:state-weight --algorithms td3bc --environments hopper $SHORT" ;;
   *) echo "there is no grid $GRID" >&2; exit 2 ;;
 esac
-export WINNOW_DATA=${WINNOW_DATA:-$WORK/data} MUJOCO_GL=disable
+WINNOW_DATA=$(realpath -m "${WINNOW_DATA:-$WORK/data}")
+export WINNOW_DATA MUJOCO_GL=disable
 mkdir -p "$WORK" "$OUT"
 (
+  cd "$WORK" # so that results, which keep the command, name no folder of this machine
   date +%T
   # shellcheck disable=SC2086
   timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds "${SEEDS:-$seeds}" \
-    --steps "${STEPS:-$steps}" --evaluation.spacing 10000 --out "$WORK/grid" $MORE || echo "stopped: $?"
+    --steps "${STEPS:-$steps}" --evaluation.spacing 10000 --out grid $MORE || echo "stopped: $?"
   date +%T
 ) 2>&1 | tee -a "$WORK/grid.log"
 cp -r "$WORK/grid/results" "$WORK/grid.log" "$OUT/" || true
