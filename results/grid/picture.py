@@ -2,7 +2,8 @@
 of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
 paper).
 
-python results/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, curves.png, million.png
+python results/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, shares.png, curves.png
+                                                      and million.png
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ EXPERT = {f"{name}, expert": folders[:1] for name, folders in BOTH.items()}
 MEDIUM = {f"{name}, medium": folders[1:2] for name, folders in BOTH.items()}
 SHORTER = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
 """More sets with the expert, not as far."""
+REST = {"IQL, 1 and 50 %": ("iql-rest-200k",)}
+WHOLE = {"IQL, 1 to 50 %": (*BOTH["IQL"][:2], *REST["IQL, 1 and 50 %"])}
+"""All shares of both policies: the paper's mixed and diverse suites."""
 LONGER = {"IQL, a million updates": ("iql-million-1m",)}
 """Four sets in pieces, as far as in the paper."""
 SUITES = ("mixed", "diverse")
@@ -60,6 +64,7 @@ LEADS = (
     ("dual-aw", "dw-aw"),
     ("dual-uniform", "uniform"),
     ("dw-aw", "aw"),
+    ("aw", "best-source"),
     (COLD, "aw"),
     (COLD, "dual-aw"),
     (COLD, "followed"),
@@ -122,6 +127,31 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
     return figure
 
 
+def by_share(runs: list[Run]) -> Any:
+    """A plot for each suite and policy: gains over uniform against the share of good rows, where all environments have
+    been trained."""
+    figure, axes = figures.panels(9.3, 6.4, 2, 2)
+    places = {run.environment for run in runs}
+    for axis, (suite, level) in zip(axes, itertools.product(SUITES, ("expert", "medium")), strict=True):
+        some = [run for run in runs if (run.suite, run.level) == (suite, level)]
+        shares = sorted({run.share for run in some if run.share})
+        found = [by_suite([run for run in some if run.share == share])[suite] for share in shares]
+        for number, label in enumerate(METHODS):
+            at = [place for place, one in enumerate(found) if label in one and len(one[label].scores) == len(places)]
+            gained = [gain.iqm for place in at if (gain := found[place][label].gain)]
+            where = [place + 0.06 * (number - len(METHODS) / 2) for place in at]
+            axis.plot(where, [gain.value for gain in gained], "o-", color=COLOURS[label], ms=4, label=METHODS[label])
+            axis.vlines(where, [gain.low for gain in gained], [gain.high for gain in gained], color=COLOURS[label])
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set_title(f"{suite}, {level}", fontsize=10)
+        axis.set_xticks(range(len(shares)), [f"{share:g} %" for share in shares])
+    for axis in axes[::2]:
+        axis.set_ylabel("gain in IQM over uniform", fontsize=9)
+    drawn_lines, names = axes[0].get_legend_handles_labels()
+    figure.legend(drawn_lines, names, loc="outside lower center", ncol=len(names), frameon=False, fontsize=8)
+    return figure
+
+
 def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: Sequence[str] = LEARNERS) -> Any:
     """A plot for each suite and environment, in two rows: the mean over sets and seeds, every run as a thin line."""
     figure, axes = figures.panels(9.3, 5.6, len(places) // 2, 2)
@@ -148,12 +178,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    runs = {name: runs_of(folders) for name, folders in (BOTH | EXPERT | MEDIUM | SHORTER | LONGER).items()}
+    kept = BOTH | EXPERT | MEDIUM | SHORTER | REST | WHOLE | LONGER
+    runs = {name: runs_of(folders) for name, folders in kept.items()}
     far = {run.dataset for run in runs["IQL, a million updates"]}
+    for level in ("expert", "medium"):
+        runs[f"IQL, 1 and 50 %, {level}"] = [run for run in runs["IQL, 1 and 50 %"] if run.level == level]
+    for share in (1, 50):
+        runs[f"IQL, {share} %"] = [run for run in runs["IQL, 1 and 50 %"] if run.share == share]
     runs["IQL, 200,000 updates, the same sets"] = [run for run in runs["IQL, expert"] if run.dataset in far]
     grids = {name: by_suite(some) for name, some in runs.items()}
     for name, some, low, high in (("grid", BOTH, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
         figures.save(drawn({one: grids[one] for one in some}, low, high), words.out / f"{name}.png")
+    figures.save(by_share(runs["IQL, 1 to 50 %"]), words.out / "shares.png")
     figures.save(curves(runs["IQL, expert"]), words.out / "curves.png")
     places = [("diverse", place) for place in ("hopper", "halfcheetah", "walker2d", "ant")]
     labels = ("uniform", *(label for label in METHODS if label != "continued"))
