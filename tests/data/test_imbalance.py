@@ -101,12 +101,18 @@ def test_the_paper_mixtures_are_called_what_they_are(share, expected, method):
     assert recommend(measured)[0] == method
 
 
-def test_few_whole_episodes_are_for_aw_and_many_or_pieces_are_not():
+def test_few_good_rows_in_whole_episodes_are_for_aw_and_more_or_pieces_are_not():
     measured = imbalance(mixed(source(0.1, 200, 20), source(1, 100, 60, seed=1), 0.1, 12_000))
-    for rows, spread, method in ((52_500, 0.02, "aw"), (52_501, 0.02, "followed"), (50_000, 0.17, "followed")):
-        few = dataclasses.replace(measured, rows=rows, start_spread=spread)
+    for good, spread, method in ((20_000, 0.02, "aw"), (20_001, 0.02, "followed"), (5_000, 0.17, "followed")):
+        few = dataclasses.replace(measured, rows=1_000_000, effective_share=good / 1e6, start_spread=spread)
         assert recommend(few)[0] == method
-    assert "--sampler.temperature 0.1" in recommend(dataclasses.replace(measured, start_spread=0.0))[1]
+
+
+def test_small_sets_are_told_of_the_temperature_and_of_fewer_updates():
+    measured = imbalance(mixed(source(0.1, 200, 20), source(1, 100, 60, seed=1), 0.1, 12_000))
+    for rows, small in ((52_500, True), (52_501, False)):
+        why = recommend(dataclasses.replace(measured, rows=rows, start_spread=0.02))[1]
+        assert ("--sampler.temperature 0.1" in why) == ("fewer updates" in why) == small
 
 
 def test_one_policy_is_balanced_and_so_is_an_expert_that_sometimes_fails():
