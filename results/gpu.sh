@@ -27,7 +27,7 @@ hours() {
 
 grids() {
   export WINNOW_DATA=${WINNOW_DATA:-$OUT/data}
-  for grid in iql-long iql-medium iql-small td3bc-expert td3bc-medium cql-expert cql-medium iql-million; do
+  for grid in iql-long iql-medium iql-rest iql-small td3bc-expert td3bc-medium cql-expert cql-medium iql-million; do
     WORK="$OUT/work/$grid" OUT="$OUT/grid/$grid" results/grid/run.sh "$grid"
   done
   for precision in half default float32; do

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +38,15 @@ def learn(words: argparse.Namespace, entries: Sequence[Entry], methods: Sequence
     )
     kinds = [Kind("iql", method, settings) for method in methods]
     how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
-    local.run(plan.packs(plan.planned(list(entries), kinds, words.seeds, how)), words.out)
+    runs = plan.planned(list(entries), kinds, words.seeds, how, command=typed(words.out))
+    local.run(plan.packs(runs), words.out)
+
+
+def typed(out: Path) -> str:
+    """The command, for the results to keep; of the machine's folders it names none."""
+    script, *others = sys.argv
+    said = [out.name if word == str(out) else word for word in others]
+    return shlex.join(["python", f"results/entry/{Path(script).name}", *said])
 
 
 def dosed(name: str, dose: float) -> type:
