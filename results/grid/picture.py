@@ -214,6 +214,12 @@ def main() -> None:
             lead = compare(first, second)
             wins = f"{lead.wins} of {len(sets)} sets, p = {lead.p_value:.3f}"
             print(f"{name}, {suite}: {method} ahead of {other} by {told(lead.iqm)}; {wins}")
+    rare = [run for run in runs["IQL, 1 %"] if run.suite == "mixed"]
+    for label in ("uniform", "aw", "dw-aw", "best-source"):
+        each = [run.curve for run in rare if run.label == label]
+        means = np.array([[score for _, score in curve] for curve in each]).mean(axis=0)
+        told_so = ", ".join(f"{mean:.1f} ({step:,})" for (step, _), mean in zip(each[0], means, strict=True))
+        print(f"IQL, 1 %, mixed: mean score of {label} after so many updates: {told_so}")
     for name, some in runs.items():
         points = gains(rows(some), imbalance(some))
         for label in METHODS:
