@@ -11,13 +11,12 @@ import tyro
 
 from winnow.errors import BadInput
 from winnow.ope.candidates import EPISODELESS, GRID, Candidate
-from winnow.ope.tune import Tuning
+from winnow.ope.tune import AS_USUAL, Tuning
 from winnow.progress import say
 
 if TYPE_CHECKING:
     from winnow.ope.tune import Choice
 
-USUAL = Tuning()
 CAUTION = "An estimate chose, no environment: docs/ope.md says how often that went wrong where the truth is known."
 UNSURE = 0.8
 """Below this probability of being ahead, the choice is said to be open."""
@@ -32,7 +31,7 @@ def tune(
     held_out: str | None = None,
     resume: bool = False,
     json: bool = False,
-    tuning: Annotated[Tuning, tyro.conf.arg(name="")] = USUAL,
+    tuning: Annotated[Tuning, tyro.conf.arg(name="")] = AS_USUAL,
 ) -> None:
     """Choose a method and its settings for a dataset by fitted Q evaluation, without an environment.
 

@@ -194,9 +194,9 @@ def recommend(measured: Imbalance) -> tuple[str, str]:
     whole = measured.start_spread is not None and measured.start_spread < SAME_START
     if whole and measured.effective_share * measured.rows <= FEW:
         why = (
-            "good rows are rare, and so few that a policy learns them by heart in time. In winnow's grids with IQL, aw, "
-            "in whose draws a few other rows are left, held out best on whole episodes like these: ahead of followed "
-            "on all twelve sets where both were tried, and of the good rows drawn by label on 15 of 16"
+            "good rows are rare, and so few that a policy learns them by heart in time. In winnow's grids with IQL, "
+            "aw, in whose draws a few other rows are left, held out best on whole episodes like these: ahead of "
+            "followed on all twelve sets where both were tried, and of the good rows drawn by label on 15 of 16"
         )
         if measured.rows <= SMALL:
             why += (

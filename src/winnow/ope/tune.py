@@ -77,6 +77,9 @@ class Tuning:
         return words
 
 
+AS_USUAL = Tuning()
+
+
 @dataclass(frozen=True)
 class Choice:
     """What was chosen, and how sure that is."""
@@ -116,7 +119,7 @@ def schedule(candidates: int, runs: int) -> list[tuple[int, int]]:
 def tune(
     dataset: Dataset,
     out: str | Path,
-    tuning: Tuning = Tuning(),  # noqa: B008 (frozen)
+    tuning: Tuning = AS_USUAL,
     candidates: Sequence[Candidate] = GRID,
     *,
     held_out: Dataset | None = None,
