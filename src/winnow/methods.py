@@ -9,7 +9,7 @@ from typing import Any
 
 from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
-from winnow.data.imbalance import FEW
+from winnow.data.imbalance import SMALL
 from winnow.errors import BadInput
 from winnow.samplers import SAMPLERS, Sampler
 from winnow.types import Algorithm, Weighter, check_settings
@@ -62,7 +62,7 @@ def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[
 def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> Sampler:
     kind = SAMPLERS[_known(name, SAMPLERS, "sampler")]
     if name in ("aw", "rw"):
-        few = rows is not None and rows <= FEW
+        few = rows is not None and rows <= SMALL
         return kind(temperature=SMALL_TEMPERATURE if few else TEMPERATURE.get(algorithm, 0.1))
     if name == "odpr-a":
         return kind(iterations=ITERATIONS.get(algorithm, 5))
