@@ -17,6 +17,8 @@
 #     iql-long       σ 5 and 10 % of the expert and the small sets with it, eleven methods, 200,000 updates
 #     iql-medium     the same with the medium policy in the expert's place
 #     iql-rest       σ 1 and 50 % of the expert and of the medium policy, the eleven methods, 200,000 updates
+#     td3bc-rest     the same sets, TD3+BC, six methods
+#     cql-rest       the same, CQL
 #     iql-paths      the exact dual over whole episodes, λ 0.1, on the diverse sets of iql-long and iql-medium
 #     iql-small      the eight small sets, AW with its usual η in place of the published one
 #     iql-million    10 % of the expert in pieces, in all four environments, with the paper's million updates
@@ -26,7 +28,7 @@
 #     td3bc-studies  less conservatism and state weights, TD3+BC
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-rest, iql-paths, iql-small, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
+GRID=${1:?name a grid: hopper-expert, iql-expert, td3bc-expert, cql-expert, td3bc-medium, cql-medium, iql-shares, iql-long, iql-medium, iql-rest, td3bc-rest, cql-rest, iql-paths, iql-small, iql-million, iql-precision, iql-studies, cql-studies or td3bc-studies}
 WORK=$(realpath -m "${WORK:-/tmp/winnow-grid-$GRID}")
 OUT=$(realpath -m "${OUT:-$WORK/out}")
 PYTHON=$(realpath -s "$(command -v "${PYTHON:-python3}")")
@@ -36,6 +38,7 @@ LONG="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.epis
 SHORT="--chunk 10000 --evaluation.rounds 3 --evaluation.curve 2 --evaluation.episodes 10"
 FEW="--methods uniform,aw,best-source,dw-aw,dw-uniform,continued"
 ELEVEN="--methods uniform,aw,pf,odpr-a,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
+SIX="--methods uniform,aw,best-source,dw-aw,dw-uniform,followed"
 NINE="--methods uniform,aw,best-source,dw-aw,dw-uniform,dual-aw,dual-uniform,continued,followed"
 steps=100000 seeds=3 # of what is kept here; $STEPS and $SEEDS take their place
 case $GRID in
@@ -59,12 +62,13 @@ case $GRID in
     case $GRID in iql-long) level=expert ;; *) level=medium ;; esac
     words="$PIECES small --levels $level --algorithms iql --shares 5,10 $LONG $ELEVEN" ;;
   iql-rest) words="$PIECES --algorithms iql --shares 1,50 $LONG $ELEVEN" ;;
+  td3bc-rest | cql-rest) words="$PIECES --algorithms ${GRID%-*} --shares 1,50 $SHORT $SIX" ;;
   iql-paths) words="diverse --algorithms iql --shares 5,10 $LONG --methods dual-paths-aw" ;;
   iql-small)
     words="small --algorithms iql $LONG --methods aw,dw-aw,dual-aw --sweep sampler.temperature=0.1" ;;
   iql-million)
     words="diverse --levels expert --algorithms iql --shares 10 --chunk 25000 --evaluation.rounds 3 --evaluation.curve 7
-      --evaluation.episodes 10 --methods uniform,aw,best-source,dw-aw,dw-uniform,followed" ;;
+      --evaluation.episodes 10 $SIX" ;;
   iql-precision)
     words="small --levels expert --environments hopper,walker2d,ant --algorithms iql $LONG --methods aw,best-source
       --sweep sampler.temperature=0.1" ;;

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The grids of the sets with 1 and 50 %, from nothing, side by side on one GPU: all cores play pools; processes beside
+# them fit what samplers need, on the GPU; and each environment has two streams of packs that begin once its pools are
+# there, one of methods that fit nothing (and iql-paths), one of those that do. Then td3bc-rest, then cql-rest, an
+# environment at a time, so that what is finished is whole.
+#
+#     OUT=folder results/grid/streams.sh
+#
+# $KEPT is a folder whose results are not trained again (results/grid), $ENVIRONMENTS says which, in which order; $ROWS
+# and run.sh's $STEPS, $SEEDS and $MORE are for trials.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export OUT WORK PYTHON=${PYTHON:-python3} WINNOW_DATA MUJOCO_GL=disable
+OUT=$(realpath -m "${OUT:?name a folder: OUT=folder results/grid/streams.sh}")
+WORK=$(realpath -m "${WORK:-$OUT/work}")
+WINNOW_DATA=${WINNOW_DATA:-$WORK/data}
+ENVIRONMENTS=${ENVIRONMENTS:-hopper ant walker2d halfcheetah}
+FITTERS=${FITTERS:-4}
+few=${ROWS:+--rows $ROWS} more=${MORE:-}
+mkdir -p "$OUT" "$WORK/done"
+if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control -d || true; fi
+
+grid() { # NAME ENVIRONMENT PART OPTIONS…: a part of a grid, in a folder of its own
+  local name=$2-$1-$3 kept
+  mkdir -p "$WORK/$name/grid/results"
+  for kept in "${KEPT:-}/$1"-*/results; do
+    if [ -d "$kept" ]; then cp "$kept"/*.json "$WORK/$name/grid/results/"; fi
+  done
+  WORK=$WORK/$name OUT=$OUT/$name MORE="--environments $2 $few $more ${*:4}" nice -n 5 results/grid/run.sh "$1" \
+    >> "$WORK/$name.log" 2>&1
+}
+
+ready() { # NAME COUNT: wait for so many files
+  until [ "$(find "$WORK/done" -name "$1" | wc -l)" -ge "$2" ]; do sleep 1; done
+}
+
+pools() {
+  for environment in $ENVIRONMENTS; do
+    for level in random expert medium; do
+      "$PYTHON" -m winnow.cli data make "$environment-$level${ROWS:+@$ROWS}"
+    done
+    date +%T > "$WORK/done/$environment.pools"
+  done
+}
+
+fits() { # METHODS: as many processes as there are to be
+  local number
+  for number in $(seq "$FITTERS"); do
+    # shellcheck disable=SC2086
+    XLA_PYTHON_CLIENT_MEM_FRACTION=0.02 "$PYTHON" results/grid/fits.py "$number/$FITTERS" "$1" "$WORK/done" \
+      $ENVIRONMENTS $few > "$WORK/fits-${1%,*}-$number.log" 2>&1 &
+  done
+}
+
+plain() {
+  ready "$1.pools" 1
+  grid iql-rest "$1" plain --methods pf,dual-aw,dual-uniform,uniform,aw,best-source,dw-aw,dw-uniform
+  grid iql-paths "$1" plain
+}
+
+fitted() {
+  ready "$1.continued.*" "$FITTERS"
+  grid iql-rest "$1" fitted --methods continued,followed
+  ready "$1.odpr-a.*" "$FITTERS"
+  grid iql-rest "$1" fitted --methods odpr-a
+}
+
+pools > "$WORK/pools.log" 2>&1 &
+fits continued,followed
+fits odpr-a
+export XLA_PYTHON_CLIENT_MEM_FRACTION=0.1 WINNOW_CORES=${WINNOW_CORES:-8}
+streams=()
+for environment in $ENVIRONMENTS; do
+  for part in plain fitted; do
+    $part "$environment" &
+    streams+=($!)
+  done
+done
+wait "${streams[@]}"
+export XLA_PYTHON_CLIENT_MEM_FRACTION=0.4
+for environment in $ENVIRONMENTS; do grid td3bc-rest "$environment" all; done
+for share in 1 50; do
+  for environment in $ENVIRONMENTS; do grid cql-rest "$environment" all --shares "$share"; done
+done
