@@ -6,7 +6,7 @@
 #
 #     speed   benchmarks/accelerator.py and growth.py, then results/speed/side-by-side.py and trials.py
 #     hours   a dry run of the paper's grid, on a machine that does nothing else: eight minutes of an H200
-#     grids   results/grid/run.sh for the README's tables, their pools made first
+#     grids   results/grid/run.sh and streams.sh for the README's tables, their pools made first
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=$(realpath -m "${OUT:?name a folder: OUT=folder results/gpu.sh …}")
@@ -27,7 +27,8 @@ hours() {
 
 grids() {
   export WINNOW_DATA=${WINNOW_DATA:-$OUT/data}
-  for grid in iql-long iql-medium iql-rest iql-small td3bc-expert td3bc-medium cql-expert cql-medium iql-million; do
+  WORK="$OUT/work/streams" OUT="$OUT/grid" results/grid/streams.sh
+  for grid in iql-long iql-medium iql-small td3bc-expert td3bc-medium cql-expert cql-medium iql-million; do
     WORK="$OUT/work/$grid" OUT="$OUT/grid/$grid" results/grid/run.sh "$grid"
   done
   for precision in half default float32; do

@@ -25,18 +25,19 @@ from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent
 BOTH = {
-    "IQL": ("iql-long-200k", "iql-medium-200k", "iql-small-200k"),
+    "IQL": ("iql-long-200k", "iql-medium-200k", "iql-small-200k", "iql-paths-200k"),
     "TD3+BC": ("td3bc-expert-100k", "td3bc-medium-100k"),
     "CQL": ("cql-expert-60k", "cql-medium-60k"),
 }
-"""The README's figure and table: sets with the expert and with the medium policy."""
-EXPERT = {f"{name}, expert": folders[:1] for name, folders in BOTH.items()}
-MEDIUM = {f"{name}, medium": folders[1:2] for name, folders in BOTH.items()}
+"""Sets with 5 and 10 % of the expert and of the medium policy."""
+EXPERT, MEDIUM = ([f"{name}, {level}" for name in BOTH] for level in ("expert", "medium"))
 SHORTER = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
 """More sets with the expert, not as far."""
-REST = {"IQL, 1 and 50 %": ("iql-rest-200k",)}
-WHOLE = {"IQL, 1 to 50 %": (*BOTH["IQL"][:2], *REST["IQL, 1 and 50 %"])}
-"""All shares of both policies: the paper's mixed and diverse suites."""
+REST = {"IQL, 1 and 50 %": ("iql-rest-200k",), "TD3+BC, 1 and 50 %": ("td3bc-rest-100k",)}
+WHOLE = {f"{name}, 1 to 50 %": (*BOTH[name][:2], *REST[f"{name}, 1 and 50 %"]) for name in ("IQL", "TD3+BC")}
+"""All shares of both policies: the paper's mixed and diverse suites, with TD3+BC as far as they are trained."""
+HEAD = ("IQL, 1 to 50 %", "TD3+BC", "CQL")
+"""The README's figure and table."""
 LONGER = {"IQL, a million updates": ("iql-million-1m",)}
 """Four sets in pieces, as far as in the paper."""
 SUITES = ("mixed", "diverse")
@@ -52,7 +53,7 @@ COLOURS = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#e3a0a8", "#d1495
 COLD = "aw sampler.temperature=0.1"
 """AW on small sets with its η for large ones; DW and the dual on top of it below."""
 COLDER = tuple(f"{name} sampler.temperature=0.1" for name in ("dw-aw", "dual-aw"))
-OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", COLD, *COLDER)
+OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", "dual-paths-aw", COLD, *COLDER)
 LEADS = (
     ("followed", "continued"),
     ("followed", "aw"),
@@ -62,6 +63,8 @@ LEADS = (
     ("continued", "dw-aw"),
     ("continued", "best-source"),
     ("dual-aw", "dw-aw"),
+    ("dual-paths-aw", "dw-aw"),
+    ("dual-paths-aw", "aw"),
     ("dual-uniform", "uniform"),
     ("dw-aw", "aw"),
     ("aw", "best-source"),
@@ -128,18 +131,15 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
 
 
 def by_share(runs: list[Run]) -> Any:
-    """A plot for each suite and policy: gains over uniform against the share of good rows, where all environments have
-    been trained."""
+    """A plot for each suite and policy: gains over uniform against the share of good rows."""
     figure, axes = figures.panels(9.3, 6.4, 2, 2)
-    places = {run.environment for run in runs}
     for axis, (suite, level) in zip(axes, itertools.product(SUITES, ("expert", "medium")), strict=True):
         some = [run for run in runs if (run.suite, run.level) == (suite, level)]
         shares = sorted({run.share for run in some if run.share})
         found = [by_suite([run for run in some if run.share == share])[suite] for share in shares]
         for number, label in enumerate(METHODS):
-            at = [place for place, one in enumerate(found) if label in one and len(one[label].scores) == len(places)]
-            gained = [gain.iqm for place in at if (gain := found[place][label].gain)]
-            where = [place + 0.06 * (number - len(METHODS) / 2) for place in at]
+            gained = [gain.iqm for one in found if (gain := one[label].gain)]
+            where = np.arange(len(found)) + 0.06 * (number - len(METHODS) / 2)
             axis.plot(where, [gain.value for gain in gained], "o-", color=COLOURS[label], ms=4, label=METHODS[label])
             axis.vlines(where, [gain.low for gain in gained], [gain.high for gain in gained], color=COLOURS[label])
         axis.axhline(0, color="black", lw=0.8)
@@ -178,16 +178,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
     words = parser.parse_args()
-    kept = BOTH | EXPERT | MEDIUM | SHORTER | REST | WHOLE | LONGER
-    runs = {name: runs_of(folders) for name, folders in kept.items()}
+    runs = {name: runs_of(folders) for name, folders in (BOTH | SHORTER | REST | WHOLE | LONGER).items()}
     far = {run.dataset for run in runs["IQL, a million updates"]}
-    for level in ("expert", "medium"):
-        runs[f"IQL, 1 and 50 %, {level}"] = [run for run in runs["IQL, 1 and 50 %"] if run.level == level]
+    for name, level in itertools.product((*BOTH, *REST), ("expert", "medium")):
+        runs[f"{name}, {level}"] = [run for run in runs[name] if run.level == level]
     for share in (1, 50):
         runs[f"IQL, {share} %"] = [run for run in runs["IQL, 1 and 50 %"] if run.share == share]
     runs["IQL, 200,000 updates, the same sets"] = [run for run in runs["IQL, expert"] if run.dataset in far]
     grids = {name: by_suite(some) for name, some in runs.items()}
-    for name, some, low, high in (("grid", BOTH, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
+    for name, some, low, high in (("grid", HEAD, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
         figures.save(drawn({one: grids[one] for one in some}, low, high), words.out / f"{name}.png")
     figures.save(by_share(runs["IQL, 1 to 50 %"]), words.out / "shares.png")
     figures.save(curves(runs["IQL, expert"]), words.out / "curves.png")

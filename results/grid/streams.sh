@@ -6,8 +6,8 @@
 #
 #     OUT=folder results/grid/streams.sh
 #
-# $KEPT is a folder whose results are not trained again (results/grid), $ENVIRONMENTS says which, in which order; $ROWS
-# and run.sh's $STEPS, $SEEDS and $MORE are for trials.
+# $OUT gets a folder for each part of a grid; copy their results into one. $KEPT is a folder whose results are not trained
+# again (results/grid), $ENVIRONMENTS says which, in which order; $ROWS and run.sh's $STEPS, $SEEDS and $MORE are for trials.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export OUT WORK PYTHON=${PYTHON:-python3} WINNOW_DATA MUJOCO_GL=disable
@@ -68,11 +68,13 @@ fitted() {
 pools > "$WORK/pools.log" 2>&1 &
 fits continued,followed
 fits odpr-a
-export XLA_PYTHON_CLIENT_MEM_FRACTION=0.1 WINNOW_CORES=${WINNOW_CORES:-8}
 streams=()
 for environment in $ENVIRONMENTS; do
   for part in plain fitted; do
-    $part "$environment" &
+    ( # so many processes play at a time for each
+      export XLA_PYTHON_CLIENT_MEM_FRACTION=0.1 WINNOW_CORES=${WINNOW_CORES:-8}
+      $part "$environment"
+    ) &
     streams+=($!)
   done
 done
