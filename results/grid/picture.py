@@ -65,6 +65,7 @@ LEADS = (
     ("dual-aw", "dw-aw"),
     ("dual-paths-aw", "dw-aw"),
     ("dual-paths-aw", "aw"),
+    ("followed", "dual-paths-aw"),
     ("dual-uniform", "uniform"),
     ("dw-aw", "aw"),
     ("aw", "best-source"),

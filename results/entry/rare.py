@@ -1,0 +1,125 @@
+"""Why `continued` and `followed` fall at once on hopper's pieces with 1 % of the expert; what brings the start back.
+
+python results/entry/rare.py [OUT] [--steps 40000] [--seeds 8] [--sets hopper-random-expert-diverse-1%] [--variants …]
+       [--hidden 64x64] [--learning-rate 1e-3] [--only-draws]
+
+First what each variant draws, judged by labels (results/entry/rare.json), and where the good policy's pieces from the
+start of an episode are in the order of their advantage; then IQL learns from it. OUT gets a grid's folder (`winnow
+report` reads its results); kept in results/grid/rare-cpu.
+
+    best-source   the good policy's rows, by label
+    continued     as it is
+    followed      as it is
+    starts        followed, and by label the good policy's pieces that begin at an episode's start
+    promising     followed, and without labels the pieces that do best by what their first observation promises: their
+                  continued return less its fit to first observations, as many as make 2 % of the draws
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from learning import learn, options
+from measures import measured
+
+from winnow.bench import suites
+from winnow.continued import continued_returns
+from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
+from winnow.followed import with_followers
+from winnow.methods import METHODS, make_sampler
+from winnow.nets import twins_init
+from winnow.progress import Progress
+from winnow.samplers import SAMPLERS, Followed
+from winnow.values import cut, fitted, judged
+
+PART = 0.02
+"""Of the draws, for promising pieces: about what an episode's first twenty steps are of a thousand."""
+
+
+def drawn_by_followed(data: Dataset) -> np.ndarray:
+    """[episodes] how likely a row of each is drawn."""
+    followed = Followed()
+    return with_followers(data, followed.by_where_it_leads(data, "followed"), followed)
+
+
+def advantages(data: Dataset) -> np.ndarray:
+    """[episodes] returns continued past the last row, less what the first observation promises of them."""
+    settings = Followed()
+    score = continued_returns(data, settings)
+    mean, std = data.obs_moments
+    first = jnp.asarray((data.start_obs - mean) / std)
+    params = {"value": twins_init(jax.random.key(settings.seed), (first.shape[1], *settings.hidden, 1))}
+    rng, steps = np.random.default_rng(settings.seed), cut(settings.steps, len(score))
+    with Progress(steps, shown=False, unit="updates") as bar:
+        return score - judged(fitted(params, first, score, steps, rng, bar), first)
+
+
+def over_rows(data: Dataset, drawn: np.ndarray) -> np.ndarray:
+    rows = np.repeat(drawn, data.episodes.length)
+    return rows / rows.sum()
+
+
+def from_the_start(data: Dataset) -> np.ndarray:
+    """[episodes] whether each is the good policy's and begins where its episode did."""
+    return (data.episodes.source == len(data.meta.sources) - 1) & (data.episodes.offset == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Starts:
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        return over_rows(dataset, np.maximum(drawn_by_followed(dataset), from_the_start(dataset)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Promising:
+    def probabilities(self, dataset: Dataset) -> np.ndarray:
+        drawn, length = drawn_by_followed(dataset), dataset.episodes.length
+        order = np.argsort(-np.where(drawn < 0.5, advantages(dataset), -np.inf), kind="stable")
+        chosen = order[np.cumsum(length[order]) <= PART * (length @ drawn)]
+        drawn[chosen] = 1.0
+        return over_rows(dataset, drawn)
+
+
+SAMPLERS.update({"starts": Starts, "promising": Promising})
+METHODS.update({name: (name, "none") for name in ("starts", "promising")})
+VARIANTS = ["best-source", "continued", "followed", "starts", "promising"]
+DRAWN = Path(__file__).parent / "rare.json"
+
+
+def main() -> None:
+    parser = options(__doc__, "rare")
+    parser.set_defaults(steps=40_000, seeds=8)
+    parser.add_argument("--sets", nargs="+", default=["hopper-random-expert-diverse-1%"])
+    parser.add_argument("--variants", nargs="+", default=VARIANTS)
+    parser.add_argument("--only-draws", action="store_true")
+    words = parser.parse_args()
+    found: dict[str, Any] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    entries = suites.entries(words.sets)
+    for entry in entries:
+        data = open_dataset(entry.text)
+        for variant in words.variants:
+            probability = make_sampler(METHODS[variant][0]).probabilities(data)
+            found[f"{entry.text} {variant}"] = said = measured(data, probability, entry.level)
+            print(entry.text, variant, said, flush=True)
+        drawn, gained, starts = drawn_by_followed(data), advantages(data), np.flatnonzero(from_the_start(data))
+        others = gained[drawn < 0.5]
+        found[f"{entry.text}: pieces from the start"] = said = {
+            "pieces": len(data.episodes),
+            "drawn by followed": [round(float(drawn[one]), 3) for one in starts],
+            "of those not drawn, with a larger advantage": [int((others > gained[one]).sum()) for one in starts],
+        }
+        print(entry.text, said, flush=True)
+    DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    if not words.only_draws:
+        learn(words, entries, words.variants)
+
+
+if __name__ == "__main__":
+    main()
