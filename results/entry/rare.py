@@ -109,11 +109,14 @@ def main() -> None:
             found[f"{entry.text} {variant}"] = said = measured(data, probability, entry.level)
             print(entry.text, variant, said, flush=True)
         drawn, gained, starts = drawn_by_followed(data), advantages(data), np.flatnonzero(from_the_start(data))
-        others = gained[drawn < 0.5]
+        others, early = gained[drawn < 0.5], data.episodes.offset < 20
+        missed = data.episodes.length * (1 - drawn) * (data.episodes.source == len(data.meta.sources) - 1)
         found[f"{entry.text}: pieces from the start"] = said = {
             "pieces": len(data.episodes),
             "drawn by followed": [round(float(drawn[one]), 3) for one in starts],
             "of those not drawn, with a larger advantage": [int((others > gained[one]).sum()) for one in starts],
+            "rows of the good policy that are not drawn": round(float(missed.sum()), 1),
+            "of these, in pieces that begin in an episode's first 20 steps": round(float(missed[early].sum()), 1),
         }
         print(entry.text, said, flush=True)
     DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
