@@ -66,15 +66,15 @@ def over_rows(data: Dataset, drawn: np.ndarray) -> np.ndarray:
     return rows / rows.sum()
 
 
-def from_the_start(data: Dataset) -> np.ndarray:
-    """[episodes] whether each is the good policy's and begins where its episode did."""
-    return (data.episodes.source == len(data.meta.sources) - 1) & (data.episodes.offset == 0)
+def good(data: Dataset, within: int) -> np.ndarray:
+    """[episodes] whether each is the good policy's and begins in so many first steps of its episode."""
+    return (data.episodes.source == len(data.meta.sources) - 1) & (data.episodes.offset < within)
 
 
 @dataclasses.dataclass(frozen=True)
 class Starts:
     def probabilities(self, dataset: Dataset) -> np.ndarray:
-        return over_rows(dataset, np.maximum(drawn_by_followed(dataset), from_the_start(dataset)))
+        return over_rows(dataset, np.maximum(drawn_by_followed(dataset), good(dataset, 1)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,15 +108,14 @@ def main() -> None:
             probability = make_sampler(METHODS[variant][0]).probabilities(data)
             found[f"{entry.text} {variant}"] = said = measured(data, probability, entry.level)
             print(entry.text, variant, said, flush=True)
-        drawn, gained, starts = drawn_by_followed(data), advantages(data), np.flatnonzero(from_the_start(data))
-        others, early = gained[drawn < 0.5], data.episodes.offset < 20
-        missed = data.episodes.length * (1 - drawn) * (data.episodes.source == len(data.meta.sources) - 1)
+        drawn, gained, starts = drawn_by_followed(data), advantages(data), np.flatnonzero(good(data, 1))
+        others, missed = gained[drawn < 0.5], data.episodes.length * (1 - drawn)
         found[f"{entry.text}: pieces from the start"] = said = {
             "pieces": len(data.episodes),
             "drawn by followed": [round(float(drawn[one]), 3) for one in starts],
             "of those not drawn, with a larger advantage": [int((others > gained[one]).sum()) for one in starts],
-            "rows of the good policy that are not drawn": round(float(missed.sum()), 1),
-            "of these, in pieces that begin in an episode's first 20 steps": round(float(missed[early].sum()), 1),
+            "rows of the good policy that are not drawn": round(float(missed @ good(data, len(data))), 1),
+            "of these, in pieces that begin in an episode's first 20 steps": round(float(missed @ good(data, 20)), 1),
         }
         print(entry.text, said, flush=True)
     DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")

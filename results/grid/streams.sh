@@ -18,6 +18,7 @@ ENVIRONMENTS=${ENVIRONMENTS:-hopper ant walker2d halfcheetah}
 FITTERS=${FITTERS:-4}
 few=${ROWS:+--rows $ROWS} more=${MORE:-}
 mkdir -p "$OUT" "$WORK/done"
+echo "$(date +%T) how far each part is: tail -f $WORK/*.log"
 if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control -d || true; fi
 
 grid() { # NAME ENVIRONMENT PART OPTIONS…: a part of a grid, in a folder of its own
@@ -28,10 +29,15 @@ grid() { # NAME ENVIRONMENT PART OPTIONS…: a part of a grid, in a folder of it
   done
   WORK=$WORK/$name OUT=$OUT/$name MORE="--environments $2 $few $more ${*:4}" nice -n 5 results/grid/run.sh "$1" \
     >> "$WORK/$name.log" 2>&1
+  echo "$(date +%T) $name: $(grep -o '^[0-9,]* runs are done.*before' "$WORK/$name.log" | tail -n 1)"
 }
 
 ready() { # NAME COUNT: wait for so many files
   until [ "$(find "$WORK/done" -name "$1" | wc -l)" -ge "$2" ]; do sleep 1; done
+}
+
+ended() { # NAME: where this failed, the grids do it themselves or say why they can't
+  for environment in $ENVIRONMENTS; do touch "$WORK/done/$environment.$1"; done
 }
 
 pools() {
@@ -44,11 +50,14 @@ pools() {
 }
 
 fits() { # METHODS: as many processes as there are to be
-  local number
+  local number name=${1%%,*}
   for number in $(seq "$FITTERS"); do
-    # shellcheck disable=SC2086
-    XLA_PYTHON_CLIENT_MEM_FRACTION=0.02 "$PYTHON" results/grid/fits.py "$number/$FITTERS" "$1" "$WORK/done" \
-      $ENVIRONMENTS $few > "$WORK/fits-${1%,*}-$number.log" 2>&1 &
+    (
+      # shellcheck disable=SC2086
+      XLA_PYTHON_CLIENT_MEM_FRACTION=0.02 "$PYTHON" results/grid/fits.py "$number/$FITTERS" "$1" "$WORK/done" \
+        $ENVIRONMENTS $few || true
+      ended "$name.$number-of-$FITTERS"
+    ) > "$WORK/fits-$name-$number.log" 2>&1 &
   done
 }
 
@@ -65,7 +74,10 @@ fitted() {
   grid iql-rest "$1" fitted --methods odpr-a
 }
 
-pools > "$WORK/pools.log" 2>&1 &
+(
+  pools || true
+  ended pools
+) > "$WORK/pools.log" 2>&1 &
 fits continued,followed
 fits odpr-a
 streams=()
