@@ -86,7 +86,7 @@ mkdir -p "$WORK" "$OUT"
   cd "$WORK" # so that results, which keep the command, name no folder of this machine
   date +%T
   # shellcheck disable=SC2086
-  timeout --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds "${SEEDS:-$seeds}" \
+  timeout --foreground --signal=INT "${2:-100000}" "$PYTHON" -m winnow.cli bench run $words --seeds "${SEEDS:-$seeds}" \
     --steps "${STEPS:-$steps}" --evaluation.spacing 10000 --out grid $MORE || echo "stopped: $?"
   date +%T
 ) 2>&1 | tee -a "$WORK/grid.log"

@@ -196,7 +196,7 @@ def recommend(measured: Imbalance) -> tuple[str, str]:
         why = (
             "good rows are rare, and so few that a policy learns them by heart in time. In winnow's grids with IQL, "
             "aw, in whose draws a few other rows are left, held out best on whole episodes like these: ahead of "
-            "followed on all twelve sets where both were tried, and of the good rows drawn by label on 15 of 16"
+            "followed on 14 of 16 sets, and of the good rows drawn by label on 15"
         )
         if measured.rows <= SMALL:
             why += (
