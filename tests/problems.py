@@ -47,6 +47,7 @@ ALGORITHM_CASES: dict[str, Any] = {name: tiny(kind) for name, kind in ALGORITHMS
 
 LEARNED_CASES: dict[str, Any] = {name: tiny(WEIGHTERS[name]) for name in WEIGHTERS if name not in PLAIN} | {
     "density-paper": tiny(Density, form="paper"),
+    "density-td3bc": tiny(Density, form="code-td3bc", state_weight="marginal"),
     "density-mask": tiny(Density, terminal="mask"),
     "density-marginal": tiny(Density, state_weight="marginal"),
     "optidice-kl": tiny(OptiDICE, divergence="kl"),

@@ -92,7 +92,7 @@ def _read(algorithm: Algorithm, spec: Spec) -> tuple[Any, list[bool]]:
 def pruned(algorithm: Algorithm, spec: Spec, state: State | None = None) -> State:
     """A state (its shapes, if none is given) with None for every leaf that `act` does not read."""
     shapes, read = _read(algorithm, spec)
-    leaves, structure = jax.tree.flatten(shapes if state is None else state)
+    leaves, structure = jax.tree.flatten(shapes if state is None else state, is_leaf=lambda leaf: leaf is None)
     return jax.tree.unflatten(structure, [leaf if wanted else None for leaf, wanted in zip(leaves, read, strict=True)])
 
 

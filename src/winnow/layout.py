@@ -47,12 +47,12 @@ class Lane(NamedTuple):
     first_start: Array
     starts: Array
     first_alias: Array
-    mean: Array  # [O] of the dataset's observations: weighters read standardised ones
+    mean: Array  # [O] for the weighter: mean and std of the dataset's observations, or 0 and 1 where it reads raw ones
     std: Array
-    shift: Array  # [O] for the algorithm: mean and std, or 0 and 1 where it reads raw observations
+    shift: Array  # [O] the same for the algorithm
     scale: Array
     reward: Array  # [2] scale and shift of the algorithm's reward
-    unit: Array  # [2] scale and shift to the weighter's reward in [0, 1]
+    unit: Array  # [2] scale and shift of the weighter's reward
     action_centre: Array  # [A]
     action_half: Array
 
@@ -82,7 +82,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
             of_row = np.repeat(of_episode, data.episodes.length)
             if with_episodes:
                 episode.add(data.episode)
-            mean, std, centre, half, unit = Scaling.of(data)
+            mean, std, centre, half, unit = Scaling.of(data, run.weighter)
             of_dataset[id(data)] = {
                 "first_row": np.int32(slot.add(data.slot + of_row)),
                 "rows": np.int32(len(data)),
@@ -102,7 +102,7 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
                 often.add(len(data) * known[run.drawing])
         mine = of_dataset[id(data)]
         plain = np.zeros_like(mine["mean"]), np.ones_like(mine["std"])
-        shift, scale = (mine["mean"], mine["std"]) if run.algorithm.standardise else plain
+        shift, scale = data.obs_moments if run.algorithm.standardise else plain
         lane: dict[str, Any] = mine | {
             "key": jax.random.key_data(jax.random.key(run.seed)),
             "algorithm": run.algorithm,

@@ -22,6 +22,10 @@ METHODS: dict[str, tuple[str, str]] = {
     "rw": ("rw", "none"),
     "dw-uniform": ("uniform", "density"),
     "dw-aw": ("aw", "density"),
+    "dw-uniform-script": ("uniform", "density"),
+    "dw-aw-script": ("aw", "density"),
+    "dw-uniform-text": ("uniform", "density"),
+    "dw-aw-text": ("aw", "density"),
     "dual-uniform": ("uniform", "dual"),
     "dual-aw": ("aw", "dual"),
     "dual-paths-uniform": ("uniform", "dual"),
@@ -37,17 +41,45 @@ METHODS: dict[str, tuple[str, str]] = {
     "best-source": ("source", "none"),
 }
 """name: (sampler, weighter). OptiDICE itself is `optidice-w` with the algorithm bc; 10 %-BC is `pf` with bc.
-`best-source` reads labels that data of one's own do not have: the mark to reach."""
+`best-source` reads source labels, which real data rarely has: an oracle for comparison, not a method.
+
+`dw-…` is the published code with the λ that the paper's text gives for its experiments, `-script` the same with λ that
+the published scripts set, and `-text` the paper's equations in place of its code."""
 
 PATHS = {"average": "trajectory", "control": "temperature"}
-SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(("dual-paths-uniform", "dual-paths-aw", "dual-continued"), PATHS)
-"""Settings of a method's weighter that are not the usual ones: these weigh whole episodes, at a fixed λ."""
+TEXT = {"form": "paper", "state_weight": "marginal"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("dual-paths-uniform", "dual-paths-aw", "dual-continued"), PATHS),
+    **dict.fromkeys(("dw-uniform-text", "dw-aw-text"), TEXT),
+}
+"""Settings of a method's weighter that are not the usual ones. PATHS: weigh whole episodes, at a fixed λ."""
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
 SMALL_TEMPERATURE = 5.0
 """AW's and RW's η, as published, for datasets of about 50,000 rows (the `small` suite)."""
-LAMBDAS = {"iql": (1.0, 1.0)}
-"""Density's (λK, λF) where they are not (0.2, 0.1)."""
+DENSITY: dict[str, dict[str, Any]] = {
+    "iql": {"standardise": False, "initialisation": "orthogonal"},
+    "cql": {
+        "lambda_k": 0.2,
+        "lambda_f": 0.1,
+        "reward_scaling": "min-max",
+        "standardise": False,
+        "initialisation": "lecun",
+    },
+    "td3bc": {
+        "form": "code-td3bc",
+        "lambda_k": 0.2,
+        "lambda_f": 0.1,
+        "reward_scaling": "min-max",
+        "state_weight": "marginal",
+        "initialisation": "torch",
+    },
+}
+"""The density weighter as published with an algorithm, where it is not as its own defaults. The text gives no λ for
+TD3+BC; these are the first of its grid."""
+SCRIPT_LAMBDAS = {"cql": (0.0, 0.1), "iql": (0.2, 1.0), "td3bc": (0.2, 1.0)}
+"""(λK, λF) in the published scripts. Those of CQL set λK to 0; of the others this is one cell of a sweep, and
+`study:script` has all of them."""
 ITERATIONS = {"iql": 4, "bc": 4}
 """ODPR-A's iterations where they are not 5."""
 
@@ -55,8 +87,11 @@ ITERATIONS = {"iql": 4, "bc": 4}
 def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[Sampler, Weighter]:
     """The sampler and the weighter of a method, set as for the published results of that algorithm."""
     sampler, weighter = METHODS[_known(name, METHODS, "method")]
+    settings = dict(SETTINGS.get(name, {}))
+    if name.endswith("-script"):
+        settings["lambda_k"], settings["lambda_f"] = SCRIPT_LAMBDAS.get(algorithm, SCRIPT_LAMBDAS["iql"])
     made: Any = make_weighter(weighter, algorithm)
-    return make_sampler(sampler, algorithm, rows), dataclasses.replace(made, **SETTINGS.get(name, {}))
+    return make_sampler(sampler, algorithm, rows), dataclasses.replace(made, **settings)
 
 
 def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> Sampler:
@@ -71,10 +106,7 @@ def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> 
 
 def make_weighter(name: str, algorithm: str = "iql") -> Weighter:
     kind = WEIGHTERS[_known(name, WEIGHTERS, "weighter")]
-    if name == "density":
-        lambda_k, lambda_f = LAMBDAS.get(algorithm, (0.2, 0.1))
-        return kind(lambda_k=lambda_k, lambda_f=lambda_f)
-    return kind()
+    return kind(**DENSITY.get(algorithm, {})) if name == "density" else kind()
 
 
 def make_algorithm(name: str, dataset: Dataset | str | None = None) -> Algorithm:
@@ -124,10 +156,18 @@ def record(config: Any) -> dict[str, Any]:
     return {"name": kinds[type(config)]} | {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
 
 
+EARLIER: dict[str, dict[str, Any]] = {
+    **{name: {"initialisation": "he"} for name in ("bc", "iql", "cql", "td3bc")},
+    "density": {"initialisation": "he", "reward_scaling": "min-max", "standardise": True},
+}
+"""What settings were before records had them: a record that lacks one is from then."""
+
+
 def from_record(saved: dict[str, Any], table: dict[str, type]) -> Any:
     """The plug-in again; a KeyError or a TypeError where the record is not that of one."""
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
-    made = table[settings.pop("name")](**settings)
+    name = settings.pop("name")
+    made = table[name](**EARLIER.get(name, {}) | settings)
     kinds = typing.get_type_hints(type(made))
     for field in dataclasses.fields(made):
         value, kind = getattr(made, field.name), kinds[field.name]

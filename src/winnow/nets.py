@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,25 +29,78 @@ if "WINNOW_CORES" in os.environ or "PJRT_NPROC" not in os.environ:
 
 Params = Any
 
+Initialisation = Literal["orthogonal", "lecun", "torch", "he"]
+"""How networks begin: the standard deviation of a weight of a layer with n inputs and m outputs.
+
+orthogonal: √2 / √max(n, m), in every layer, as in the published IQL (flax, orthogonal with a gain of √2)
+lecun: 1/√n, normal numbers cut at two deviations; the last layer uniform, 0.1/√n; as in the published CQL (JaxCQL)
+torch: 1/√(3n), uniform in ±1/√n, biases too: PyTorch's default, as in the published TD3+BC
+he: √2/√n, normal; the last layer what its owner asks for. Made for standardised observations.
+
+Biases are 0 but for `torch`.
+"""
+CUT_DEVIATION = 0.8796256610342398
+"""Standard deviation of a standard normal number cut at ±2."""
 COPIES = "half"
 """Where a network's first layer holds copies of weights in half floats: see `with_copies`."""
 
 
-def mlp_init(key: Array, sizes: Sequence[int], last_scale: float = 1.0) -> list[dict[str, Array]]:
-    """Layers of a multilayer perceptron: normal weights that keep the size of what passes, zero biases.
-
-    Not orthogonal ones: their batched QR stops for good on a two-core machine (jaxlib 0.10.2 waits inside LAPACK for
-    the very threads it runs on), and the two differ little at these widths.
-    """
+def mlp_init(
+    key: Array, sizes: Sequence[int], like: Initialisation = "he", last_scale: float = 1.0
+) -> list[dict[str, Array]]:
+    """Layers of a multilayer perceptron as they begin: see `Initialisation`. `last_scale` is for `he` alone."""
     shapes = list(itertools.pairwise(sizes))
-    gains = [2**0.5] * (len(sizes) - 2) + [last_scale]
+    weights, outputs = sum(i * o for i, o in shapes), sum(o for _, o in shapes)
     # One draw for all layers: each draw is a program of its own to compile.
-    numbers = jax.random.normal(jax.random.split(key, 1)[0], (sum(i * o for i, o in shapes),))
-    layers, begin = [], 0
-    for gain, (i, o) in zip(gains, shapes, strict=True):
-        layers.append({"w": gain / i**0.5 * numbers[begin : begin + i * o].reshape(i, o), "b": jnp.zeros(o)})
-        begin += i * o
+    key = jax.random.split(key, 1)[0]
+    if like in ("torch", "lecun"):
+        numbers = jax.random.uniform(key, (weights + outputs,), minval=-1.0, maxval=1.0)
+    else:
+        numbers = jax.random.normal(key, (weights,))
+    layers, weight, bias = [], 0, weights
+    for depth, (i, o) in enumerate(shapes):
+        last = depth == len(shapes) - 1
+        w = _weights(numbers[weight : weight + i * o].reshape(i, o), like, last, last_scale)
+        b = numbers[bias : bias + o] / i**0.5 if like == "torch" else jnp.zeros(o)
+        layers.append({"w": w, "b": b})
+        weight, bias = weight + i * o, bias + o
     return layers
+
+
+def _weights(numbers: Array, like: Initialisation, last: bool, last_scale: float) -> Array:
+    """A layer's weights [inputs, outputs] from random numbers: uniform in ±1 for `torch` and `lecun`, else normal."""
+    inputs = numbers.shape[0]
+    if like == "orthogonal":
+        return 2**0.5 * orthogonal(numbers)
+    if like == "torch":
+        return numbers / inputs**0.5
+    if like == "lecun" and last:
+        return (0.03 / inputs) ** 0.5 * numbers
+    if like == "lecun":
+        cut = 2**0.5 * jax.scipy.special.erfinv(numbers * jax.scipy.special.erf(2**0.5))
+        return cut / (CUT_DEVIATION * inputs**0.5)
+    return (last_scale if last else 2**0.5) / inputs**0.5 * numbers
+
+
+def orthogonal(normal: Array) -> Array:
+    """A random matrix with orthonormal columns, or rows where there are fewer of these, from standard normal numbers.
+
+    The product of Householder reflections that triangulates such numbers makes all rotations equally likely (Stewart,
+    1980). LAPACK's QR would give it, but a batched one stops for good on a two-core machine: jaxlib 0.10.2 waits inside
+    it for the very threads it runs on.
+    """
+    rows, columns = normal.shape
+    if rows < columns:
+        return orthogonal(normal.T).T
+    tail = jnp.tril(normal)  # column k is reflected onto axis k, from its k-th number on
+    sign = jnp.where(jnp.diagonal(tail) < 0, -1.0, 1.0)
+    along = tail + jnp.eye(rows, columns) * (sign * jnp.linalg.norm(tail, axis=0))
+    along *= 2**0.5 / jnp.linalg.norm(along, axis=0)
+
+    def reflect(matrix: Array, v: Array) -> tuple[Array, None]:
+        return matrix - jnp.outer(v, jnp.dot(v, matrix, precision=jax.lax.Precision.HIGHEST)), None
+
+    return jax.lax.scan(reflect, jnp.eye(rows, columns) * -sign, along.T, reverse=True)[0]
 
 
 def mlp(params: Sequence[Mapping[str, Any]], x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
@@ -70,9 +123,9 @@ def scalar(params: Params, *inputs: Array) -> Array:
     return mlp(params, x.reshape(-1, x.shape[-1]))[:, 0].reshape(x.shape[:-1])
 
 
-def twins_init(key: Array, sizes: Sequence[int]) -> Params:
+def twins_init(key: Array, sizes: Sequence[int], like: Initialisation = "he") -> Params:
     """Two networks of one shape, stacked so that each layer is one batched product."""
-    return jax.vmap(lambda k: mlp_init(k, sizes))(jax.random.split(key, 2))
+    return jax.vmap(lambda k: mlp_init(k, sizes, like))(jax.random.split(key, 2))
 
 
 def twins(params: Params, *inputs: Array) -> Array:
@@ -83,9 +136,12 @@ def twins(params: Params, *inputs: Array) -> Array:
 # --------------------------------------------------------------------------------------------- policy heads
 
 
-def gaussian_init(key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> Params:
-    """A Gaussian policy with a tanh mean and a standard deviation that does not depend on the state."""
-    return {"mean": mlp_init(key, (obs_dim, *hidden, action_dim), last_scale=0.01), "log_std": jnp.zeros(action_dim)}
+def gaussian_init(
+    key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int], like: Initialisation = "he"
+) -> Params:
+    """A Gaussian policy with a tanh mean and a standard deviation that does not depend on the state and begins at 1."""
+    mean = mlp_init(key, (obs_dim, *hidden, action_dim), like, last_scale=0.01)
+    return {"mean": mean, "log_std": jnp.zeros(action_dim)}
 
 
 def gaussian_mean(params: Params, obs: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
@@ -101,9 +157,11 @@ def gaussian_log_prob(
     return jnp.sum(-0.5 * scaled**2 - log_std - 0.5 * jnp.log(2 * jnp.pi), axis=-1)
 
 
-def squashed_init(key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int]) -> Params:
+def squashed_init(
+    key: Array, obs_dim: int, action_dim: int, hidden: Sequence[int], like: Initialisation = "he"
+) -> Params:
     """A tanh-Gaussian policy whose mean and log-std both depend on the state."""
-    return mlp_init(key, (obs_dim, *hidden, 2 * action_dim), last_scale=0.01)
+    return mlp_init(key, (obs_dim, *hidden, 2 * action_dim), like, last_scale=0.01)
 
 
 def squashed_mean(params: Params, obs: Array) -> Array:
@@ -111,20 +169,43 @@ def squashed_mean(params: Params, obs: Array) -> Array:
 
 
 def squashed_sample(
-    params: Params, obs: Array, key: Array, samples: tuple[int, ...] = (), real: Array | float = 1.0
+    params: Params,
+    obs: Array,
+    key: Array,
+    samples: tuple[int, ...] = (),
+    real: Array | float = 1.0,
+    log_std_line: Array | tuple[float, float] = (1.0, 0.0),
 ) -> tuple[Array, Array]:
     """Actions drawn from the policy and their log-probabilities: [*samples, ..., A] and [*samples, ...].
 
     `real` [A] is 1 for actions that exist and 0 for those that only fill the array up to a common width.
+    `log_std_line` (c, d): log-std is c · output + d, kept in [−20, 2].
     """
-    mean, log_std = jnp.split(mlp(params, obs), 2, axis=-1)
-    log_std = jnp.clip(log_std, -20.0, 2.0)
+    mean, log_std = _squashed_heads(params, obs, log_std_line)
     noise = jax.random.normal(key, (*samples, *mean.shape))
     raw = mean + jnp.exp(log_std) * noise
+    return real * jnp.tanh(raw), _squashed_density(raw, noise, log_std, real)
+
+
+def squashed_log_prob(
+    params: Params, obs: Array, action: Array, log_std_line: Array | tuple[float, float] = (1.0, 0.0)
+) -> Array:
+    """log π(a|s) of actions inside of ±1."""
+    mean, log_std = _squashed_heads(params, obs, log_std_line)
+    raw = jnp.arctanh(action)
+    return _squashed_density(raw, (raw - mean) / jnp.exp(log_std), log_std, 1.0)
+
+
+def _squashed_heads(params: Params, obs: Array, log_std_line: Array | tuple[float, float]) -> tuple[Array, Array]:
+    mean, log_std = jnp.split(mlp(params, obs), 2, axis=-1)
+    return mean, jnp.clip(log_std_line[0] * log_std + log_std_line[1], -20.0, 2.0)
+
+
+def _squashed_density(raw: Array, noise: Array, log_std: Array, real: Array | float) -> Array:
+    """log π(tanh raw | s), where raw = mean + std · noise."""
     # log(1 − tanh²(x)) = 2 (log 2 − x − softplus(−2x)), which does not round to log 0
     squash = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))
-    log_prob = jnp.sum(real * (-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash), axis=-1)
-    return real * jnp.tanh(raw), log_prob
+    return jnp.sum(real * (-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi) - squash), axis=-1)
 
 
 # ------------------------------------------------------------------------------------------------ learning
@@ -153,6 +234,18 @@ def adam_step(
         return _as_before(params[name], moved)
 
     return {name: move(name) for name in params}, Adam(moments)
+
+
+def minimise(
+    loss: Callable[[dict[str, Params]], tuple[Array, Any]],
+    params: dict[str, Params],
+    adam: Adam,
+    rate: float | Array | Mapping[str, Any],
+) -> tuple[dict[str, Params], Adam, Any]:
+    """One Adam step on a loss that also returns what is to be reported: the new parameters, Adam, and the report."""
+    grads, report = jax.grad(loss, has_aux=True)(params)
+    params, adam = adam_step(params, grads, adam, rate)
+    return params, adam, report
 
 
 def cosine(progress: Array) -> Array:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from winnow import checkpoint
+from winnow.actors import pruned
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.methods import from_record
@@ -47,7 +48,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """The policy of a finished run: a file that `winnow train` wrote."""
+        """The policy of a finished run: a file that `winnow train` wrote. Its state has only what `act` reads."""
         record = checkpoint.read_record(path)
         try:
             algorithm, spec = from_record(record["algorithm"], ALGORITHMS), Spec(*record["spec"])
@@ -55,7 +56,7 @@ class Policy:
             raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
         if record.get("failure"):
             raise BadInput(f"{path}: this run failed ({record['failure']}); it has no policy")
-        state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
+        state = pruned(algorithm, spec)
         obs, action = np.zeros(spec.obs_dim), np.zeros(spec.action_dim)
         like = cls(algorithm, state, obs, obs, action, action).tree()
         saved = checkpoint.load(path, like)

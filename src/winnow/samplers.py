@@ -35,6 +35,12 @@ class AW:
 
     A = G − V(s0) with V the least-squares fit of the return on the first observation; p ∝ exp(A/η) with A scaled
     to [0, 1] over rows.
+
+    Follows the authors' code (Improbable-AI/dw-offline-rl). Deviates in this:
+
+    - Rows are drawn as training goes; the authors draw all of a run's rows first, and from these again.
+    - G is of raw rewards; their IQL takes AntMaze's rewards less 1.
+    - G has the reward of a timeout's last row, which their readers drop.
     """
 
     temperature: float = 0.1
@@ -62,7 +68,11 @@ class RW:
 
 @dataclasses.dataclass(frozen=True)
 class PF:
-    """Percentage filtering: only the rows of the best episodes, each as often as every other."""
+    """Percentage filtering: only the rows of the best episodes, each as often as every other.
+
+    Follows the authors' code (Improbable-AI/dw-offline-rl). Deviates in this: at least one episode is kept, and of
+    episodes with equal returns the earlier ones are.
+    """
 
     share: float = 0.1
     """Part of the episodes to keep, by return, at least one. The paper's grid: 0.1, 0.2, 0.5."""

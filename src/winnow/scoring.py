@@ -71,7 +71,7 @@ class Scorer:
         start = data.start_obs if data.has_episodes else data.rows().obs
         digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
         state = jax.tree.map(np.asarray, trained.weighter_state)
-        return cls(run.name, digest, data.meta.kind, run.weighter, state, Scaling.of(data), start)
+        return cls(run.name, digest, data.meta.kind, run.weighter, state, Scaling.of(data, run.weighter), start)
 
     def log_weight(self, data: Dataset, row: np.ndarray, where: str) -> np.ndarray:
         """log w of a dataset's rows, which have these numbers in the whole set."""

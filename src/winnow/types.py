@@ -28,7 +28,7 @@ class Batch(NamedTuple):
     reward: Array  # [B], scaled and shifted as the algorithm asked
     next_obs: Array  # [B, O]
     terminal: Array  # [B]
-    unit_reward: Array  # [B] the raw reward, min-max scaled over the dataset: what weighters read
+    unit_reward: Array  # [B] the raw reward as the weighter asked for it: see `Weighter`
     start_obs: Array  # [B, O] an initial state drawn at random: where a terminal leads back to
     row: Array  # [B] the row's number in its dataset
     step: Array  # [] int: how many updates came before this one; the same for every run of a pack
@@ -59,7 +59,8 @@ class Spec(NamedTuple):
 
 
 class Weighter(Protocol):
-    """Learns how much a drawn row counts. Optional: `check`, `refreshes` and `refresh` (see weighters/__init__.py)."""
+    """Learns how much a drawn row counts. Optional: `standardise` and `reward_scaling`, which say how it reads
+    observations and rewards, `check`, `refreshes` and `refresh` (see weighters/__init__.py)."""
 
     def init(self, key: Array, spec: Spec) -> State: ...
 
@@ -90,6 +91,9 @@ class Algorithm(Protocol):
     def act(self, state: State, obs: Array) -> Array:
         """The policy's mean action in [-1, 1] for observations [..., O]."""
         ...
+
+    # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches: `nll`, the
+    # negative log-likelihood of the data's action, and `q`, `v` and `advantage` where there are such.
 
 
 Fetch = Callable[[Array], Batch]  # row numbers [n] -> those rows as a batch

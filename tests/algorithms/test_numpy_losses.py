@@ -66,11 +66,12 @@ def gaussian_log_density(actor: Any, mean: np.ndarray, action: np.ndarray) -> np
     return (-((action - mean) ** 2) / (2 * variance) - log_std - 0.5 * np.log(2 * np.pi)).sum(axis=-1)
 
 
-def tanh_gaussian(actor: Any, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def tanh_gaussian(params: Any, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Actions tanh(x), x = mean + std · noise, and their log density log N(x) − Σ log(1 − tanh² x)."""
-    out = network(actor, obs)
+    out = network(params["actor"], obs)
     half = out.shape[-1] // 2
-    mean, log_std = out[..., :half], np.clip(out[..., half:], -20, 2)
+    slope, offset = params["log_std_line"]
+    mean, log_std = out[..., :half], np.clip(slope * out[..., half:] + offset, -20, 2)
     x = mean + np.exp(log_std) * noise
     density = -(noise**2) / 2 - log_std - 0.5 * np.log(2 * np.pi)
     return np.tanh(x), (density - log1p(-(np.tanh(x) ** 2))).sum(axis=-1)
@@ -91,12 +92,16 @@ def iql_draws(algorithm: IQL, rows: int) -> list[np.ndarray]:
     return double(kept)
 
 
-def iql(algorithm: IQL, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
-    target = both(state.target_critic, batch.obs, batch.action).min(axis=0)
-    gap = target - network(params["value"], batch.obs)[:, 0]
+def iql_value(algorithm: IQL, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
+    gap = both(state.target_critic, batch.obs, batch.action).min(axis=0) - network(params["value"], batch.obs)[:, 0]
     steep = np.where(gap < 0, 1 - algorithm.expectile, algorithm.expectile)
     value = (weights.s * steep * gap**2).sum()
+    return value, {"loss/value": value}
 
+
+def iql_rest(algorithm: IQL, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
+    """`state` holds the value function after its update."""
+    target = both(state.target_critic, batch.obs, batch.action).min(axis=0)
     following = network(state.params["value"], batch.next_obs)[:, 0]
     backup = batch.reward + algorithm.discount * np.where(batch.terminal == 1, 0, following)
     q = both(params["critic"], batch.obs, batch.action)
@@ -107,8 +112,7 @@ def iql(algorithm: IQL, params: Any, state: Any, batch: Any, weights: Any) -> Lo
     advantage = target - network(state.params["value"], batch.obs)[:, 0]
     boost = np.minimum(np.exp(algorithm.beta * advantage), 100)
     actor = -(weights.sa * boost * gaussian_log_density(params["actor"], mean, batch.action)).sum()
-    metrics = {"loss/value": value, "loss/critic": error, "loss/actor": actor, "q": (weights.sa * q[0]).sum()}
-    return value + error + actor, metrics
+    return error + actor, {"loss/critic": error, "loss/actor": actor, "q": (weights.sa * q[0]).sum()}
 
 
 @functools.cache
@@ -134,15 +138,15 @@ def cql(algorithm: CQL, params: Any, state: Any, batch: Any, weights: Any) -> Lo
     on_error = {"none": weights.sa, "literal": weights.sa, "strict": plain}[algorithm.reg_only]
     on_policy = {"none": weights.s, "literal": plain, "strict": plain}[algorithm.reg_only]
 
-    action, _ = tanh_gaussian(state.params["actor"], batch.next_obs, noise_next)
+    action, _ = tanh_gaussian(state.params, batch.next_obs, noise_next)
     value = both(state.target_critic, batch.next_obs, action).min(axis=0)
     value = value.max(axis=0) if algorithm.max_backup else value
     backup = batch.reward + algorithm.discount * np.where(batch.terminal == 1, 0, value)
     q = both(params["critic"], batch.obs, data)
     td = (on_error * ((q - backup) ** 2).sum(axis=0)).sum()
 
-    here, log_here = tanh_gaussian(state.params["actor"], batch.obs, noise_here)
-    there, log_there = tanh_gaussian(state.params["actor"], batch.next_obs, noise_there)
+    here, log_here = tanh_gaussian(state.params, batch.obs, noise_here)
+    there, log_there = tanh_gaussian(state.params, batch.next_obs, noise_there)
     log_flat = np.full(flat.shape[:-1], size * np.log(0.5))
     penalty = np.zeros(rows)
     for number in range(2):
@@ -154,10 +158,10 @@ def cql(algorithm: CQL, params: Any, state: Any, batch: Any, weights: Any) -> Lo
         penalty += logsumexp(np.concatenate(values), axis=0) - q[number]
     gap = (weights.sa * penalty).sum()
 
-    own, log_own = tanh_gaussian(params["actor"], batch.obs, noise)
+    own, log_own = tanh_gaussian(params, batch.obs, noise)
     alpha = np.exp(state.params["log_alpha"])
     actor = (on_policy * (alpha * log_own - both(state.params["critic"], batch.obs, own).min(axis=0))).sum()
-    _, log_frozen = tanh_gaussian(state.params["actor"], batch.obs, noise)
+    _, log_frozen = tanh_gaussian(state.params, batch.obs, noise)
     temperature = -params["log_alpha"] * (on_policy * (log_frozen + -size)).sum()
     metrics = {
         "loss/td": td,
@@ -247,11 +251,13 @@ def assert_close(actual: Any, expected: Any) -> None:
 
 
 IQL_HIGH_ADVANTAGE = toy_batch(seed=35)._replace(obs=3 * toy_batch(seed=35).obs)  # one row is clipped
+IQL_CASES: dict[str, tuple[IQL, Batch]] = {
+    "plain": (IQL(hidden=(16, 16)), BATCH),
+    "dropout": (IQL(hidden=(16, 16), dropout=0.4), BATCH),
+    "clipped": (IQL(hidden=(16, 16), beta=4.0, expectile=0.9, initialisation="he"), IQL_HIGH_ADVANTAGE),
+}
 CASES: dict[str, tuple[Any, Any, Batch]] = {
     "bc": (bc, BC(hidden=(16, 16)), BATCH),
-    "iql": (iql, IQL(hidden=(16, 16)), BATCH),
-    "iql-dropout": (iql, IQL(hidden=(16, 16), dropout=0.4), BATCH),
-    "iql-clipped": (iql, IQL(hidden=(16, 16), beta=4.0, expectile=0.9), IQL_HIGH_ADVANTAGE),
     "cql": (cql, tiny(CQL, hidden=(16, 16)), BATCH),
     "cql-edge-actions": (cql, tiny(CQL, penalty=1.0), BATCH._replace(action=jnp.sign(BATCH.action))),
     "cql-plain-sum": (cql, tiny(CQL, importance=False, penalty=5.0), BATCH),
@@ -273,14 +279,41 @@ def test_losses_and_gradients_are_those_of_the_definitions(case: str) -> None:
     moments = new.optimiser.moments.mu
     assert_gradients(lambda params: losses(algorithm, params, frozen, rows, weights), frozen.params, moments)
 
-    rate: dict[str, Any] = dict.fromkeys(state.params, algorithm.learning_rate)
-    if isinstance(algorithm, IQL):
-        rate["actor"] *= 0.5 * (1 + np.cos(np.pi * float(batch.progress)))
     for name, group in frozen.params.items():
-        assert_close(new.params[name], after_adam(group, double(moments[name]), rate[name]))
+        assert_close(new.params[name], after_adam(group, double(moments[name]), algorithm.learning_rate))
     if "critic" in new.params:
         expected = jax.tree.map(lambda old, now: 0.995 * old + 0.005 * now, frozen.target_critic, new.params["critic"])
         assert_close(new.target_critic, expected)
+
+
+@pytest.mark.parametrize("case", IQL_CASES)
+def test_iql_losses_and_gradients_are_those_of_the_definitions(case: str) -> None:
+    algorithm, batch = IQL_CASES[case]
+    state = begin(algorithm)
+    new, metrics = UPDATE(algorithm, state, batch)
+    frozen, rows, weights = double(state), double(batch), double(WEIGHTS)
+    between = frozen._replace(params=frozen.params | {"value": double(new.params["value"])})
+    first = iql_value(algorithm, frozen.params, frozen, rows, weights)[1]
+    second = iql_rest(algorithm, between.params, between, rows, weights)[1]
+    assert set(metrics) == set(first | second)
+    assert_metrics(metrics, first | second)
+    moments = {name: adam.moments.mu for name, adam in new.optimiser.items()}
+    assert_gradients(
+        lambda params: iql_value(algorithm, frozen.params | params, frozen, rows, weights),
+        {"value": frozen.params["value"]},
+        moments["value"],
+    )
+    assert_gradients(
+        lambda params: iql_rest(algorithm, between.params | params, between, rows, weights),
+        {name: frozen.params[name] for name in ("actor", "critic")},
+        moments["rest"],
+    )
+    falling = 0.5 * (1 + np.cos(np.pi * float(batch.progress)))
+    for part, name, factor in (("value", "value", 1), ("rest", "critic", 1), ("rest", "actor", falling)):
+        expected = after_adam(frozen.params[name], double(moments[part][name]), factor * algorithm.learning_rate)
+        assert_close(new.params[name], expected)
+    expected = jax.tree.map(lambda old, now: 0.995 * old + 0.005 * now, frozen.target_critic, new.params["critic"])
+    assert_close(new.target_critic, expected)
 
 
 @pytest.mark.parametrize("algorithm", [TD3BC(hidden=(16, 16)), TD3BC(hidden=(16,), alpha=1.0, noise_clip=0.1)])
@@ -307,10 +340,11 @@ def test_td3bc_losses_and_gradients_are_those_of_the_definitions(algorithm: TD3B
 
 
 def test_the_clipped_case_of_iql_clips_some_rows_and_not_others() -> None:
-    _, algorithm, batch = CASES["iql-clipped"]
-    state, rows = double(begin(algorithm)), double(batch)
-    target = both(state.target_critic, rows.obs, rows.action).min(axis=0)
-    boost = np.exp(algorithm.beta * (target - network(state.params["value"], rows.obs)[:, 0]))
+    algorithm, batch = IQL_CASES["clipped"]
+    state, rows = begin(algorithm), double(batch)
+    value = double(UPDATE(algorithm, state, batch)[0].params["value"])
+    target = both(double(state.target_critic), rows.obs, rows.action).min(axis=0)
+    boost = np.exp(algorithm.beta * (target - network(value, rows.obs)[:, 0]))
     assert 0 < (boost > 100).sum() < 8
 
 
@@ -323,9 +357,12 @@ def test_a_log_std_outside_its_range_counts_as_the_edge(kind: Any, log_std: floa
     state = state._replace(params=state.params | {"actor": actor})
     frozen, rows, weights = double(state), double(BATCH), double(WEIGHTS)
     new, metrics = UPDATE(algorithm, state, BATCH)
-    _, expected = {BC: bc, IQL: iql}[kind](algorithm, frozen.params, frozen, rows, weights)
+    if kind is IQL:
+        frozen = frozen._replace(params=frozen.params | {"value": double(new.params["value"])})
+    _, expected = {BC: bc, IQL: iql_rest}[kind](algorithm, frozen.params, frozen, rows, weights)
     assert_metrics(metrics, expected)
-    slope = new.optimiser.moments.mu["actor"]["log_std"]
+    adam = new.optimiser["rest"] if kind is IQL else new.optimiser
+    slope = adam.moments.mu["actor"]["log_std"]
     assert slope[0] == 0
     assert slope[1] != 0
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 import winnow
 from winnow import BadInput, checkpoint
 from winnow.files import write_tensors
-from winnow.plug.torch import DensityWeights, RowSampler, expect, probabilities
+from winnow.plug.torch import DensityWeights, Form, RowSampler, expect, probabilities
 from winnow.samplers import AW, PF, RW, Continued
 from winnow.types import Batch, Spec
 from winnow.weighters import Density, Dual
@@ -39,6 +39,8 @@ CASES: dict[str, dict[str, Any]] = {
     "code": {},
     "code-lambdas": {"lambda_k": 0.2, "lambda_f": 0.1, "learning_rate": 1e-3},
     "code-mask-marginal": {"terminal": "mask", "state_weight": "marginal"},
+    "code-raw": {"standardise": False, "reward_scaling": "min-max"},
+    "code-td3bc": {"state_weight": "marginal"},
     "paper": {"lambda_k": 0.7, "lambda_f": 2.0},
     "paper-mask": {"terminal": "mask"},
     "paper-marginal": {"state_weight": "marginal"},
@@ -54,17 +56,21 @@ def raw_batch(seed: int, size: int = 32) -> dict[str, np.ndarray]:
     return columns | {"start_observations": DATA.start_obs[rng.integers(0, len(DATA.episodes), size)]}
 
 
-def jax_batch(raw: dict[str, np.ndarray]) -> Batch:
+def jax_batch(raw: dict[str, np.ndarray], weighter: Any) -> Batch:
     """The same rows scaled for winnow's weighter, by hand."""
     every = DATA.rows()
     mean, std = every.obs.mean(axis=0, dtype=np.float64), every.obs.std(axis=0, dtype=np.float64)
+    if not getattr(weighter, "standardise", True):
+        mean, std = 0, 1
     obs, following, start = (
         jnp.asarray((raw[name] - mean) / std, jnp.float32)
         for name in ("observations", "next_observations", "start_observations")
     )
     action = jnp.asarray((raw["actions"] - np.array([0, 1])) / np.array([2, 2]), jnp.float32)
-    low, high = every.reward.min(), every.reward.max()
-    unit = jnp.asarray((raw["rewards"] - low) / (high - low), jnp.float32)
+    low, span = every.reward.min(), every.reward.max() - every.reward.min()
+    if getattr(weighter, "reward_scaling", "min-max") == "std":
+        low, span = 0, every.reward.std()
+    unit = jnp.asarray((raw["rewards"] - low) / span, jnp.float32)
     terminal = jnp.asarray(raw["terminals"], jnp.float32)
     zero = jnp.zeros(())
     return Batch(obs, action, unit, following, terminal, unit, start, jnp.zeros(len(unit), int), zero, zero)
@@ -77,7 +83,8 @@ def tensors(raw: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 def pair(case: str) -> tuple[DensityWeights, Any, Any]:
     """The two implementations with the same parameters, away from where they begin."""
     torch.manual_seed(0)
-    weights = DensityWeights.from_dataset(DATA, case.split("-")[0], **HIDDEN, **CASES[case])  # pyright: ignore
+    form: Any = case if case in get_args(Form) else case.split("-")[0]
+    weights = DensityWeights.from_dataset(DATA, form, **HIDDEN, **CASES[case])
     with torch.no_grad():
         for name, value in weights.params.items():
             if name != "log_temperature":
@@ -96,7 +103,7 @@ def test_it_steps_as_winnows_own_weighter_does(case: str) -> None:
         update: Any = jax.jit(lambda state, batch: config.update(state, batch, jax.random.key(0)))
         for step in range(100):
             raw = raw_batch(step)
-            state, expected, metrics = update(state, jax_batch(raw))
+            state, expected, metrics = update(state, jax_batch(raw, config))
             got = weights.update(tensors(raw))
             np.testing.assert_allclose(got.sa, expected.sa, atol=1e-5, err_msg=f"step {step}")
             np.testing.assert_allclose(got.s, expected.s, atol=1e-5, err_msg=f"step {step}")
@@ -402,10 +409,10 @@ def test_learning_goes_on_where_winnow_stopped(run: Any) -> None:
     raw = raw_batch(5)
     with quick_compiles():
         update: Any = jax.jit(lambda state, batch: trained.run.weighter.update(state, batch, jax.random.key(0)))
-        state, expected, _ = update(trained.weighter_state, jax_batch(raw))
+        state, expected, _ = update(trained.weighter_state, jax_batch(raw, trained.run.weighter))
         np.testing.assert_allclose(weights.update(raw).sa, expected.sa, atol=1e-5)
         raw = raw_batch(6)
-        _, expected, _ = update(state, jax_batch(raw))
+        _, expected, _ = update(state, jax_batch(raw, trained.run.weighter))
     np.testing.assert_allclose(weights.update(raw).sa, expected.sa, atol=1e-5)
 
 

@@ -48,14 +48,16 @@ def normalised(score: np.ndarray) -> np.ndarray:
 
 def density(weighter: Density, params: Any, state: Any, batch: Any) -> tuple[float, np.ndarray, np.ndarray]:
     phi, psi = network(params["phi"], batch.obs), network(params["psi"], batch.obs, batch.action)
-    bound = (lambda x: np.minimum(np.maximum(x, -1.2), 1.2)) if weighter.form == "code" else (lambda x: x)
-    weight = normalised(bound(phi) + bound(psi))
+    bound = (lambda x: x) if weighter.form == "paper" else (lambda x: np.minimum(np.maximum(x, -1.2), 1.2))
+    weight = normalised(bound(phi + psi) if weighter.form == "code-td3bc" else bound(phi) + bound(psi))
+    marginal = normalised(bound(phi))
     flow = (np.exp(network(params["phi"], successor(batch))) - np.exp(phi + psi)) ** 2
     if weighter.terminal == "mask":
         flow = np.where(batch.terminal == 1, 0, flow)
-    spread = (weight * np.log(weight)).sum()
+    held = marginal if weighter.form == "code-td3bc" else weight
+    spread = (held * np.log(held)).sum()
     loss = -(weight * batch.unit_reward).sum() + weighter.lambda_f * flow.mean() + weighter.lambda_k * spread
-    return loss, weight, normalised(bound(phi)) if weighter.state_weight == "marginal" else weight
+    return loss, weight, marginal if weighter.state_weight == "marginal" else weight
 
 
 def dual(weighter: Dual, params: Any, state: Any, batch: Any) -> tuple[float, np.ndarray, np.ndarray]:
@@ -90,6 +92,7 @@ HIDDEN: Any = {"hidden": (16, 16)}
 CASES: dict[str, Any] = {
     "density-code": Density(lambda_k=0.2, lambda_f=0.1, **HIDDEN),
     "density-paper": Density(form="paper", lambda_k=0.7, lambda_f=2.0, **HIDDEN),
+    "density-td3bc": Density(form="code-td3bc", state_weight="marginal", **HIDDEN),
     "density-mask": Density(terminal="mask", **HIDDEN),
     "density-paper-mask-marginal": Density(form="paper", terminal="mask", state_weight="marginal", **HIDDEN),
     "density-code-marginal": Density(state_weight="marginal", **HIDDEN),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from winnow.algorithms.projection import projection_init, projection_losses
-from winnow.nets import Adam, adam_init, adam_step, gaussian_init, gaussian_log_prob, gaussian_mean
+from winnow.nets import Adam, Initialisation, adam_init, gaussian_init, gaussian_log_prob, gaussian_mean, minimise
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
 
 
@@ -23,6 +23,8 @@ class BC:
 
     With OptiDICE's weights this is OptiDICE by weighted cloning; with PF it is 10 %-BC. `projection` is how OptiDICE's
     authors extract a policy: E_{a~π}[ log π(a|s) − log π_D(a|s) − log w(s,a) ], with π_D and w learnt beside it.
+
+    Its policy is IQL's, and begins like it, so that IQL with β = 0 and BC are one algorithm but for the observations.
     """
 
     extraction: Literal["clone", "projection"] = "clone"
@@ -35,11 +37,13 @@ class BC:
     """Read observations with mean 0 and deviation 1."""
     reward_scaling: Literal["none"] = "none"
     """Rewards are not read."""
+    initialisation: Initialisation = "orthogonal"
+    """How the policy begins. See `winnow.nets.Initialisation`."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def init(self, key: Array, spec: Spec) -> BCState:
-        params = {"actor": gaussian_init(key, spec.obs_dim, spec.action_dim, self.hidden)}
+        params = {"actor": gaussian_init(key, spec.obs_dim, spec.action_dim, self.hidden, self.initialisation)}
         if self.extraction == "projection":
             params |= projection_init(jax.random.fold_in(key, 1), spec, self.hidden)
         return BCState(params, adam_init(params))
@@ -53,9 +57,11 @@ class BC:
                 metrics = {"loss/actor": -expect(weights.sa, log_prob)}
             return sum(metrics.values(), start=jnp.zeros(())), metrics
 
-        grads, metrics = jax.grad(loss, has_aux=True)(state.params)
-        params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
+        params, optimiser, metrics = minimise(loss, state.params, state.optimiser, self.learning_rate)
         return BCState(params, optimiser), metrics
+
+    def inspect(self, state: BCState, batch: Batch) -> Metrics:
+        return {"nll": -gaussian_log_prob(state.params["actor"], batch.obs, batch.action)}
 
     def act(self, state: BCState, obs: Array) -> Array:
         return gaussian_mean(state.params["actor"], obs)

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from winnow.algorithms.sac import policy_loss
 from winnow.nets import (
     Adam,
+    Initialisation,
     adam_init,
-    adam_step,
+    minimise,
     squashed_init,
+    squashed_log_prob,
     squashed_mean,
     squashed_sample,
     track,
@@ -20,6 +22,9 @@ from winnow.nets import (
     twins_init,
 )
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
+
+LOG_STD_LINE = (1.0, -1.0)
+"""Where the policy's log-std begins: 1 · output − 1. Both numbers are learned."""
 
 
 class CQLState(NamedTuple):
@@ -39,6 +44,13 @@ class CQL:
     α:  E_w[ −log α (log π(a|s) + H̄) ],  H̄ = −|A|
 
     The log-sum-exp is estimated from actions drawn uniformly, from π(s) and from π(s').
+
+    Follows the authors' code (JaxCQL, as the paper's authors changed it): networks and how they begin, log-std as a
+    learned multiple of the output plus a learned offset that begins at −1, losses, simultaneous updates, target update,
+    clipped actions, entropy target, no entropy in the backup, and no normaliser in the log-sum-exp. Deviates in this:
+
+    - A timeout's last row is kept with its recorded s'; D4RL's reader drops it.
+    - The very last row of the data is not made a terminal.
     """
 
     penalty: float = setting(default=10.0, low=0)
@@ -65,6 +77,8 @@ class CQL:
     """Read observations with mean 0 and deviation 1."""
     reward_scaling: Literal["none", "return-range", "minus-one"] = "none"
     """none: raw; return-range: × 1000 / (greatest − least return); minus-one: r − 1 (AntMaze)."""
+    initialisation: Initialisation = "lecun"
+    """How networks begin; lecun as published. See `winnow.nets.Initialisation`."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "kitchen": {"penalty": 5.0, "max_backup": 10, "importance": False, "hidden": (512, 512, 512)},
@@ -73,9 +87,11 @@ class CQL:
 
     def init(self, key: Array, spec: Spec) -> CQLState:
         k_critic, k_actor = jax.random.split(key)
+        like = self.initialisation
         params = {
-            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1)),
-            "actor": squashed_init(k_actor, spec.obs_dim, spec.action_dim, self.hidden),
+            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1), like),
+            "actor": squashed_init(k_actor, spec.obs_dim, spec.action_dim, self.hidden, like),
+            "log_std_line": jnp.array(LOG_STD_LINE),
             "log_alpha": jnp.zeros(()),
         }
         return CQLState(params, params["critic"], adam_init(params))
@@ -89,9 +105,12 @@ class CQL:
         td_weight = plain if self.reg_only == "strict" else weights.values.sa
         policy_weight = weights.s if self.reg_only == "none" else plain
 
+        def sample(obs: Array, key: Array, *samples: int) -> tuple[Array, Array]:
+            line = state.params["log_std_line"]
+            return squashed_sample(state.params["actor"], obs, key, samples, log_std_line=line)
+
         def backup() -> Array:
-            draws = (self.max_backup,) if self.max_backup else ()
-            action, _ = squashed_sample(state.params["actor"], batch.next_obs, k_next, draws)
+            action, _ = sample(batch.next_obs, k_next, *([self.max_backup] if self.max_backup else []))
             value = twins(state.target_critic, _like(batch.next_obs, action), action).min(axis=0)
             value = value.max(axis=0) if self.max_backup else value
             return batch.reward + self.discount * (1 - batch.terminal) * value
@@ -99,8 +118,8 @@ class CQL:
         def values(critic: Any) -> tuple[Array, Array]:
             """Q of the data's actions, [2, B], and log Σ exp Q over drawn actions, less that."""
             uniform = jax.random.uniform(k_uniform, (self.samples, *batch.action.shape), minval=-1.0, maxval=1.0)
-            here, log_here = squashed_sample(state.params["actor"], batch.obs, k_here, (self.samples,))
-            there, log_there = squashed_sample(state.params["actor"], batch.next_obs, k_there, (self.samples,))
+            here, log_here = sample(batch.obs, k_here, self.samples)
+            there, log_there = sample(batch.next_obs, k_there, self.samples)
             action = jnp.concatenate([batch.action[None], uniform, here, there])  # one pass for all
             every = twins(critic, _like(batch.obs, action), action)
             value = every[:, 0]
@@ -120,14 +139,18 @@ class CQL:
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             critic, critic_metrics = critic_loss(params)
-            policy, policy_metrics = policy_loss(
-                params, state.params["critic"], batch.obs, policy_weight, k_pi, jnp.ones(action_dim)
-            )
+            given = (state.params["critic"], batch.obs, policy_weight, k_pi, jnp.ones(action_dim))
+            policy, policy_metrics = policy_loss(params, *given, log_std_line=params["log_std_line"])
             return critic + policy, critic_metrics | policy_metrics
 
-        grads, metrics = jax.grad(loss, has_aux=True)(state.params)
-        params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
+        params, optimiser, metrics = minimise(loss, state.params, state.optimiser, self.learning_rate)
         return CQLState(params, track(state.target_critic, params["critic"], self.target_rate), optimiser), metrics
+
+    def inspect(self, state: CQLState, batch: Batch) -> Metrics:
+        action = jnp.clip(batch.action, -self.action_limit, self.action_limit)
+        q = twins(state.params["critic"], batch.obs, action).min(axis=0)
+        log_prob = squashed_log_prob(state.params["actor"], batch.obs, action, state.params["log_std_line"])
+        return {"nll": -log_prob, "q": q}
 
     def act(self, state: CQLState, obs: Array) -> Array:
         return squashed_mean(state.params["actor"], obs)

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 
 from winnow.nets import (
     Adam,
+    Initialisation,
     adam_init,
-    adam_step,
     cosine,
     gaussian_init,
     gaussian_log_prob,
     gaussian_mean,
+    minimise,
     mlp_init,
     scalar,
     track,
@@ -23,25 +24,35 @@ from winnow.nets import (
 )
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
 
-HEAVIEST = 100.0
+EXP_ADV_CLIP = 100.0
 """No row's advantage weight in the policy loss exceeds this."""
 
 
 class IQLState(NamedTuple):
     params: dict[str, Any]
     target_critic: Any
-    optimiser: Adam
+    optimiser: dict[str, Adam]
 
 
 @plugin
 class IQL:
-    """Three losses, minimised together:
+    """Three losses, one step of Adam each, V before the others:
 
     V:  E_w[ |τ − 1(u < 0)| u² ],  u = min Q̄(s,a) − V(s)
 
     Q:  E_w[ (r + γ V(s') − Q(s,a))² ]
 
     π:  E_w[ −min(exp(β u), 100) log π(a|s) ]
+
+    Q and π read the V of this update, and Q̄ follows Q at its end.
+
+    Follows the authors' code (ikostrikov/implicit_q_learning): networks and how they begin, losses, order of updates,
+    learning rates, target update, log-std in [−5, 2] that begins at 0, mean actions in evaluation. Deviates in this:
+
+    - Actions of the data are not clipped to ±(1 − 1e-5): the policy is a Gaussian without squashing, for which the
+      clip changes nothing.
+    - `return-range` spans full episodes where the data holds fragments of them; `stored-range` is the authors'.
+    - A timeout's last row is kept with its recorded s'; D4RL's reader drops it.
     """
 
     expectile: float = setting(default=0.7, low=0, high=1)
@@ -60,8 +71,11 @@ class IQL:
     """Widths of the hidden layers."""
     standardise: bool = False
     """Read observations with mean 0 and deviation 1."""
-    reward_scaling: Literal["none", "return-range", "minus-one"] = "return-range"
-    """none: raw; return-range: × 1000 / (greatest − least return); minus-one: r − 1 (AntMaze)."""
+    reward_scaling: Literal["none", "return-range", "stored-range", "minus-one"] = "return-range"
+    """none: raw; return-range: × 1000 / (greatest − least return of full episodes); stored-range: the same over what is
+    stored, also where it is fragments; minus-one: r − 1 (AntMaze)."""
+    initialisation: Initialisation = "orthogonal"
+    """How networks begin; orthogonal as published. See `winnow.nets.Initialisation`."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "ant": {"reward_scaling": "none"},
@@ -72,42 +86,56 @@ class IQL:
 
     def init(self, key: Array, spec: Spec) -> IQLState:
         k_critic, k_value, k_actor = jax.random.split(key, 3)
+        like = self.initialisation
         params = {
-            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1)),
-            "value": mlp_init(k_value, (spec.obs_dim, *self.hidden, 1)),
-            "actor": gaussian_init(k_actor, spec.obs_dim, spec.action_dim, self.hidden),
+            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1), like),
+            "value": mlp_init(k_value, (spec.obs_dim, *self.hidden, 1), like),
+            "actor": gaussian_init(k_actor, spec.obs_dim, spec.action_dim, self.hidden, like),
         }
-        return IQLState(params, params["critic"], adam_init(params))
+        optimiser = {"value": adam_init({"value": params["value"]})}
+        optimiser["rest"] = adam_init({name: params[name] for name in ("critic", "actor")})
+        return IQLState(params, params["critic"], optimiser)
 
     def update(self, state: IQLState, batch: Batch, weights: Weights, key: Array) -> tuple[IQLState, Metrics]:
-        frozen = jax.lax.stop_gradient
-        ceiling = twins(state.target_critic, batch.obs, batch.action).min(axis=0)
+        target_q = twins(state.target_critic, batch.obs, batch.action).min(axis=0)
 
-        def value_loss(params: dict[str, Any]) -> tuple[Array, Array]:
-            gap = ceiling - scalar(params["value"], batch.obs)
-            return expect(weights.values.s, jnp.abs(self.expectile - (gap < 0)) * gap**2), gap
+        def value_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
+            adv = target_q - scalar(params["value"], batch.obs)
+            loss = expect(weights.values.s, jnp.abs(self.expectile - (adv < 0)) * adv**2)
+            return loss, {"loss/value": loss}
+
+        value, value_adam, value_metrics = minimise(
+            value_loss, {"value": state.params["value"]}, state.optimiser["value"], self.learning_rate
+        )
+        # One pass over s and s': one product is faster than two.
+        v, next_v = jnp.split(scalar(value["value"], jnp.concatenate([batch.obs, batch.next_obs])), 2)
+        exp_adv = jnp.minimum(jnp.exp(self.beta * (target_q - v)), EXP_ADV_CLIP)
+        backup = batch.reward + self.discount * (1 - batch.terminal) * next_v
 
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Array]:
-            backup = batch.reward + self.discount * (1 - batch.terminal) * scalar(state.params["value"], batch.next_obs)
-            value = twins(params["critic"], batch.obs, batch.action)
-            return expect(weights.values.sa, ((value - frozen(backup)) ** 2).sum(axis=0)), value
+            q = twins(params["critic"], batch.obs, batch.action)
+            return expect(weights.values.sa, ((q - backup) ** 2).sum(axis=0)), expect(weights.sa, q[0])
 
-        def actor_loss(params: dict[str, Any], advantage: Array) -> Array:
+        def actor_loss(params: dict[str, Any]) -> Array:
             log_prob = gaussian_log_prob(params["actor"], batch.obs, batch.action, self.dropout, key)
-            return -expect(weights.sa, jnp.minimum(jnp.exp(self.beta * advantage), HEAVIEST) * log_prob)
+            return -expect(weights.sa, exp_adv * log_prob)
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
-            value, gap = value_loss(params)
             critic, q = critic_loss(params)
-            actor = actor_loss(params, frozen(gap))
-            metrics = {"loss/value": value, "loss/critic": critic, "loss/actor": actor, "q": expect(weights.sa, q[0])}
-            return value + critic + actor, metrics
+            actor = actor_loss(params)
+            return critic + actor, {"loss/critic": critic, "loss/actor": actor, "q": q}
 
-        grads, metrics = jax.grad(loss, has_aux=True)(state.params)
-        rates: dict[str, Any] = dict.fromkeys(state.params, self.learning_rate)
-        rates["actor"] = self.learning_rate * cosine(batch.progress)
-        params, optimiser = adam_step(state.params, grads, state.optimiser, rates)
-        return IQLState(params, track(state.target_critic, params["critic"], self.target_rate), optimiser), metrics
+        rates = {"critic": self.learning_rate, "actor": self.learning_rate * cosine(batch.progress)}
+        others = {name: state.params[name] for name in rates}
+        others, adam, metrics = minimise(loss, others, state.optimiser["rest"], rates)
+        target = track(state.target_critic, others["critic"], self.target_rate)
+        return IQLState(others | value, target, {"value": value_adam, "rest": adam}), value_metrics | metrics
+
+    def inspect(self, state: IQLState, batch: Batch) -> Metrics:
+        q = twins(state.params["critic"], batch.obs, batch.action).min(axis=0)
+        v = scalar(state.params["value"], batch.obs)
+        nll = -gaussian_log_prob(state.params["actor"], batch.obs, batch.action)
+        return {"nll": nll, "q": q, "v": v, "advantage": q - v}
 
     def act(self, state: IQLState, obs: Array) -> Array:
         return gaussian_mean(state.params["actor"], obs)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from winnow.nets import (
     Adam,
     adam_init,
-    adam_step,
+    minimise,
     squashed_init,
     squashed_mean,
     squashed_sample,
@@ -53,6 +53,9 @@ class SAC:
     π:  E[ α log π(a|s) − min Q(s,a) ],  a ~ π(s)
 
     α:  E[ −log α (log π(a|s) + H̄) ],  H̄ = −|A|
+
+    Networks begin as `he` (see `winnow.nets.Initialisation`), and not as in the authors' code: the policies that come
+    with winnow were trained so, and a behaviour policy is judged by its score.
     """
 
     discount: float = setting(default=0.99, low=0, high=1)
@@ -102,11 +105,17 @@ def mean(actor: Any, obs: Array, real: Array) -> Array:
 
 
 def policy_loss(
-    params: dict[str, Any], critic: Any, obs: Array, weight: Array, key: Array, real: Array
+    params: dict[str, Any],
+    critic: Any,
+    obs: Array,
+    weight: Array,
+    key: Array,
+    real: Array,
+    log_std_line: Array | tuple[float, float] = (1.0, 0.0),
 ) -> tuple[Array, Metrics]:
     """The losses of the actor and of the entropy temperature, which CQL shares; no gradient reaches the critic."""
     frozen = jax.lax.stop_gradient
-    action, log_prob = squashed_sample(params["actor"], obs, key, real=real)
+    action, log_prob = squashed_sample(params["actor"], obs, key, real=real, log_std_line=log_std_line)
     value = twins(frozen(critic), obs, action).min(axis=0)
     alpha = frozen(jnp.exp(params["log_alpha"]))
     actor = expect(weight, alpha * log_prob - value)
@@ -129,8 +138,7 @@ def update(sac: SAC, state: SACState, batch: Transitions, key: Array, real: Arra
         policy, metrics = policy_loss(params, state.params["critic"], batch.obs, plain, k_pi, real)
         return td + policy, metrics | {"loss/td": td, "q": expect(plain, value[0])}
 
-    grads, metrics = jax.grad(loss, has_aux=True)(state.params)
-    params, optimiser = adam_step(state.params, grads, state.optimiser, sac.learning_rate)
+    params, optimiser, metrics = minimise(loss, state.params, state.optimiser, sac.learning_rate)
     return SACState(params, track(state.target_critic, params["critic"], sac.target_rate), optimiser), metrics
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from winnow.nets import Adam, adam_init, adam_step, mlp, mlp_init, scalar, track, twins, twins_init
+from winnow.nets import Adam, Initialisation, adam_init, adam_step, mlp, mlp_init, scalar, track, twins, twins_init
 from winnow.types import Array, Batch, Metrics, Spec, Weights, expect, plugin, setting
 
 
@@ -25,6 +25,13 @@ class TD3BC:
     Q:  E_w[ (r + γ min Q̄(s', π̄(s') + noise) − Q(s,a))² ]
 
     π:  E_w[ −(α / mean|Q1(s,π(s))|) Q1(s, π(s)) + (π(s) − a)² ],  every second update, and the targets with it
+
+    Follows the authors' code (sfujim/TD3_BC), and d3rlpy's, which made the paper's numbers: networks and how they
+    begin (biases too), losses, target smoothing, order of updates, delay, target update. Deviates in this:
+
+    - Observations are divided by max(std, 1e-3), not by std + 1e-3.
+    - The first update moves the policy, as in d3rlpy; in the authors' code the second one does.
+    - A timeout's last row is kept with its recorded s'; D4RL's reader and d3rlpy drop it.
     """
 
     alpha: float = setting(default=2.5, low=0)
@@ -47,14 +54,16 @@ class TD3BC:
     """Read observations with mean 0 and deviation 1."""
     reward_scaling: Literal["none", "return-range", "minus-one"] = "none"
     """none: raw; return-range: × 1000 / (greatest − least return); minus-one: r − 1 (AntMaze)."""
+    initialisation: Initialisation = "torch"
+    """How networks begin; torch as published. See `winnow.nets.Initialisation`."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"antmaze": {"reward_scaling": "minus-one"}}
 
     def init(self, key: Array, spec: Spec) -> TD3BCState:
         k_critic, k_actor = jax.random.split(key)
         params = {
-            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1)),
-            "actor": mlp_init(k_actor, (spec.obs_dim, *self.hidden, spec.action_dim), last_scale=0.01),
+            "critic": twins_init(k_critic, (spec.obs_dim + spec.action_dim, *self.hidden, 1), self.initialisation),
+            "actor": mlp_init(k_actor, (spec.obs_dim, *self.hidden, spec.action_dim), self.initialisation, 0.01),
         }
         optimiser = {name: adam_init({name: group}) for name, group in params.items()}
         return TD3BCState(params, params, optimiser, jnp.zeros(()))
@@ -98,6 +107,12 @@ class TD3BC:
         params = state.params | actor
         target = track(state.target, params, self.target_rate)
         return TD3BCState(params, target, state.optimiser | {"actor": adam}, loss)
+
+    def inspect(self, state: TD3BCState, batch: Batch) -> Metrics:
+        """Of a policy without a density the squared distance to the data's action, as of a Gaussian of deviation 1."""
+        q = twins(state.params["critic"], batch.obs, batch.action).min(axis=0)
+        distance = ((self._policy(state.params["actor"], batch.obs) - batch.action) ** 2).sum(axis=-1)
+        return {"nll": 0.5 * distance, "q": q}
 
     def act(self, state: TD3BCState, obs: Array) -> Array:
         return self._policy(state.params["actor"], obs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,25 +16,33 @@ RANGE = 1000.0
 def reward_transform(dataset: Dataset, kind: str) -> tuple[float, float]:
     """(scale, shift) so that the learner's reward is scale · r + shift.
 
-    `return-range` uses the returns of full episodes (the sources' where the dataset holds pieces of them: the range
-    over short pieces would make rewards many times larger). Without episodes it spans a thousand steps at the least
-    and at the greatest reward.
+    `return-range` uses the returns of full episodes (the sources' where the dataset holds fragments of them: the range
+    over short fragments makes rewards many times larger), `stored-range` those of what is stored. Without episodes both
+    span a thousand steps at the least and at the greatest reward.
     """
     if kind == "none":
         return 1.0, 0.0
     if kind == "minus-one":
         return 1.0, -1.0
-    if kind != "return-range":
-        raise BadInput(f"reward_scaling is {kind!r}; choose none, return-range or minus-one")
-    if dataset.has_episodes:
+    if kind not in ("return-range", "stored-range"):
+        raise BadInput(f"reward_scaling is {kind!r}; choose none, return-range, stored-range or minus-one")
+    if not dataset.has_episodes:
+        low, high = (RANGE * float(edge) for edge in (dataset.reward.min(), dataset.reward.max()))
+    elif kind == "return-range":
         low, high = dataset.return_range
     else:
-        low, high = (RANGE * float(edge) for edge in (dataset.reward.min(), dataset.reward.max()))
+        low, high = float(dataset.returns.min()), float(dataset.returns.max())
     return (RANGE / (high - low), 0.0) if high > low else (1.0, 0.0)
 
 
-def unit_transform(dataset: Dataset) -> tuple[float, float]:
-    """(scale, shift) that brings the dataset's raw rewards to [0, 1]: what weighters read."""
+def weighter_reward_transform(dataset: Dataset, kind: str) -> tuple[float, float]:
+    """(scale, shift) of the raw rewards for a weighter: `min-max` brings them to [0, 1], `std` divides them by their
+    standard deviation and leaves them where they are."""
+    if kind == "std":
+        deviation = float(dataset.reward.astype(np.float64).std())
+        return (1 / deviation, 0.0) if deviation > 0 else (1.0, 0.0)
+    if kind != "min-max":
+        raise BadInput(f"reward_scaling of a weighter is {kind!r}; choose min-max or std")
     low, high = float(dataset.reward.min()), float(dataset.reward.max())
     return (1 / (high - low), -low / (high - low)) if high > low else (1.0, -low)
 
@@ -46,14 +54,19 @@ def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Scaling(NamedTuple):
-    """What brings rows to the scale that weighters read, whichever rows they are: numbers of one dataset."""
+    """What brings rows to the scale that a weighter reads, whichever rows they are: numbers of one dataset."""
 
     mean: np.ndarray
     std: np.ndarray
     action_centre: np.ndarray
     action_half: np.ndarray
-    unit: tuple[float, float]
+    reward: tuple[float, float]
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Scaling:
-        return cls(*dataset.obs_moments, *action_transform(dataset), unit_transform(dataset))
+    def of(cls, dataset: Dataset, weighter: Any) -> Scaling:
+        """`weighter` is asked for `standardise` (True if it does not say) and `reward_scaling` (min-max)."""
+        mean, std = dataset.obs_moments
+        if not getattr(weighter, "standardise", True):
+            mean, std = np.zeros_like(mean), np.ones_like(std)
+        reward = weighter_reward_transform(dataset, getattr(weighter, "reward_scaling", "min-max"))
+        return cls(mean, std, *action_transform(dataset), reward)

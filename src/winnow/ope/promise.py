@@ -57,7 +57,7 @@ def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | No
     if not run.weighs_any_row:
         return None
     start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
-    batch = read(held.rows(), start, Scaling.of(run.dataset), row=np.arange(len(held)))
+    batch = read(held.rows(), start, Scaling.of(run.dataset, run.weighter), row=np.arange(len(held)))
     score = np.concatenate(
         [
             np.asarray(weigh(run.weighter, one.weighter_state, _rows(batch, low)), np.float64)

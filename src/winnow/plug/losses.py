@@ -5,13 +5,15 @@ Parameters are a flat dictionary under the names that winnow's files have for th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from winnow.nets import CUT_DEVIATION, Initialisation
 from winnow.weighters import Density, Dual
 from winnow.weighters.density import CLIP
 
@@ -20,7 +22,7 @@ Config = Density | Dual
 
 
 class Rows(NamedTuple):
-    """A batch as a weighter reads it: observations standardised, actions in [−1, 1], rewards in [0, 1]."""
+    """A batch as a weighter reads it: observations and rewards scaled as it asks, actions in [−1, 1]."""
 
     obs: Tensor
     action: Tensor
@@ -50,6 +52,27 @@ def shapes(config: Config, obs_dim: int, action_dim: int) -> dict[str, tuple[int
     return nets | {"state": (obs_dim, 0.01)} if config.state_weight == "marginal" else nets
 
 
+def layers(name: str, sizes: Sequence[int], like: Initialisation, last_scale: float) -> dict[str, Tensor]:
+    """The layers of a network as they begin, as `winnow.nets.mlp_init` makes them."""
+    made: dict[str, Tensor] = {}
+    for depth, (i, o) in enumerate(itertools.pairwise(sizes)):
+        last = depth == len(sizes) - 2
+        w, b = torch.empty(i, o), torch.zeros(o)
+        if like == "orthogonal":
+            torch.nn.init.orthogonal_(w, 2**0.5)
+        elif like == "torch":
+            w.uniform_(-1, 1).div_(i**0.5)
+            b.uniform_(-1, 1).div_(i**0.5)
+        elif like == "lecun" and last:
+            w.uniform_(-1, 1).mul_((0.03 / i) ** 0.5)
+        elif like == "lecun":
+            torch.nn.init.trunc_normal_(w, a=-2, b=2).div_(CUT_DEVIATION * i**0.5)
+        else:
+            w.normal_().mul_((last_scale if last else 2**0.5) / i**0.5)
+        made |= {f"{name}/{depth}/w": w, f"{name}/{depth}/b": b}
+    return made
+
+
 def net(params: Params, name: str, *inputs: Tensor) -> Tensor:
     """A ReLU network with one output: [B, I] -> [B]."""
     x, depth = torch.cat(inputs, dim=-1), 0
@@ -67,26 +90,32 @@ def loss(config: Any, params: Params, rows: Rows) -> tuple[Tensor, Scores]:
 def log_weight(config: Any, params: Params, rows: Rows) -> Tensor:
     """log w(s,a) of each row, up to a constant."""
     if isinstance(config, Density):
-        return _bound(config, net(params, "phi", rows.obs)) + _bound(config, net(params, "psi", rows.obs, rows.action))
+        return _score(config, net(params, "phi", rows.obs), net(params, "psi", rows.obs, rows.action))
     return _gain(config, params, rows) / temperature(config, params)
 
 
 def _density(config: Density, params: Params, rows: Rows) -> tuple[Tensor, Scores]:
     phi, following = net(params, "phi", torch.cat([rows.obs, rows.after])).chunk(2)
     psi = net(params, "psi", rows.obs, rows.action)
-    score = _bound(config, phi) + _bound(config, psi)
-    log_ratio = torch.log_softmax(score, dim=0)
-    ratio = log_ratio.exp()
-    gap = (following.exp() - (phi + psi).exp()) ** 2
+    score, marginal = _score(config, phi, psi), _bound(config, phi)
+    residual = (following.exp() - (phi + psi).exp()) ** 2
     if config.terminal == "mask":
-        gap = (1 - rows.terminal) * gap
-    gain, kl = (ratio * rows.reward).sum(), (ratio * log_ratio).sum()
-    marginal = _bound(config, phi) if config.state_weight == "marginal" else score
-    return -gain + config.lambda_f * gap.mean() + config.lambda_k * kl, Scores(score, marginal)
+        residual = (1 - rows.terminal) * residual
+    gain = (torch.softmax(score, dim=0) * rows.reward).sum()
+    log_kl = torch.log_softmax(marginal if config.form == "code-td3bc" else score, dim=0)
+    total = -gain + config.lambda_f * residual.mean() + config.lambda_k * (log_kl.exp() * log_kl).sum()
+    return total, Scores(score, marginal if config.state_weight == "marginal" else score)
+
+
+def _score(config: Density, phi: Tensor, psi: Tensor) -> Tensor:
+    """log w̄ up to a constant."""
+    if config.form == "code-td3bc":
+        return _bound(config, phi + psi)
+    return _bound(config, phi) + _bound(config, psi)
 
 
 def _bound(config: Density, value: Tensor) -> Tensor:
-    return value.clamp(-CLIP, CLIP) if config.form == "code" else value
+    return value if config.form == "paper" else value.clamp(-CLIP, CLIP)
 
 
 def _dual(config: Dual, params: Params, rows: Rows) -> tuple[Tensor, Scores]:

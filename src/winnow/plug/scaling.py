@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from winnow.data import scaling
 from winnow.data.dataset import Dataset
-from winnow.data.scaling import action_transform, unit_transform
 from winnow.errors import BadInput
 from winnow.layout import start_of
 from winnow.plug.columns import NAMES, find
@@ -49,14 +49,16 @@ class Scaling(nn.Module):
             if getattr(dataset, what) != getattr(self, what):
                 raise BadInput(f"the dataset's {what} is {getattr(dataset, what)}, the weights' {getattr(self, what)}")
 
-    def fit(self, dataset: Dataset) -> None:
+    def fit(self, dataset: Dataset, weighter: Any) -> None:
+        """The scaling that a weighter of winnow's asks for."""
         self.check(dataset)
         index = np.arange(len(dataset.start_slot))
         if len(index) > MOST_STARTS:
             index = np.random.default_rng(0).choice(index, MOST_STARTS, replace=False)
-        (mean, deviation), (centre, half) = dataset.obs_moments, action_transform(dataset)
-        values: dict[str, Any] = {"mean": mean, "deviation": deviation, "action_centre": centre, "action_half": half}
-        values |= {"unit": unit_transform(dataset), "starts": starts(dataset, index)}
+        like = scaling.Scaling.of(dataset, weighter)
+        values: dict[str, Any] = {"mean": like.mean, "deviation": like.std, "unit": like.reward}
+        values |= {"action_centre": like.action_centre, "action_half": like.action_half}
+        values["starts"] = starts(dataset, index)
         for name, value in values.items():
             setattr(self, name, torch.tensor(value, dtype=torch.float32, device=self.mean.device))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from winnow import checkpoint, weight_table
 from winnow.errors import BadInput
+from winnow.nets import Initialisation
 from winnow.plug import losses
 from winnow.plug.columns import Data, as_dataset, probabilities
 from winnow.plug.draws import BLOCK, RowSampler
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityWeights", "RowSampler", "Weights", "expect", "probabilities"]
 
-Form = Literal["dual", "code", "paper"]
+Form = Literal["dual", "code", "code-td3bc", "paper"]
 DECAY, EPSILON = (0.9, 0.999), 1e-8  # Adam's usual ones
 
 
@@ -66,7 +67,8 @@ def expect(weight: Tensor, value: Tensor) -> Tensor:
 class DensityWeights(nn.Module):
     """Density-ratio weights, learnt on the batches that a training loop draws anyway: see docs/weighters.md.
 
-    form: dual (the exact problem), code (what made the published numbers) or paper (the equations as printed).
+    form: dual (the exact problem), code (what made the published numbers with IQL and CQL), code-td3bc (those with
+    TD3+BC) or paper (the equations as printed).
     settings: those of `winnow.Dual` (budget, control, temperature, discount, …) or of `winnow.Density` (lambda_k,
     lambda_f, …): names, meanings and usual values are the same.
 
@@ -81,11 +83,9 @@ class DensityWeights(nn.Module):
         self.config: Any = _configure(form, settings)
         self.scaling = Scaling(obs_dim, action_dim)
         values: dict[str, Tensor] = {}
+        like: Initialisation = getattr(self.config, "initialisation", "he")
         for name, (inputs, last_scale) in losses.shapes(self.config, obs_dim, action_dim).items():
-            sizes = (inputs, *self.config.hidden, 1)
-            gains = [2**0.5] * len(self.config.hidden) + [last_scale]
-            for depth, (i, o, gain) in enumerate(zip(sizes, sizes[1:], gains, strict=False)):
-                values |= {f"{name}/{depth}/w": gain / i**0.5 * torch.randn(i, o), f"{name}/{depth}/b": torch.zeros(o)}
+            values |= losses.layers(name, (inputs, *self.config.hidden, 1), like, last_scale)
         if form == "dual" and self.config.control == "budget":
             values["log_temperature"] = torch.tensor(self.config.temperature).log()
         self.params = nn.ParameterDict(values)
@@ -103,10 +103,10 @@ class DensityWeights(nn.Module):
     def fit(self, data: Data) -> Self:
         """Take the scaling (of observations, rewards and actions) and the initial states from a dataset.
 
-        Rewards are min–max scaled: any shift and scale your loop has given them makes no difference, so long as the
-        dataset here and the batches later have the same one. So with observations.
+        The dataset here and the batches later must be on the same scale. With the exact dual any shift and scale that
+        your loop has given to observations and rewards makes no difference.
         """
-        self.scaling.fit(as_dataset(data))
+        self.scaling.fit(as_dataset(data), self.config)
         return self
 
     # ------------------------------------------------------------------------------------------- in the loop
@@ -229,8 +229,8 @@ class DensityWeights(nn.Module):
 
 
 def _configure(form: str, settings: dict[str, Any]) -> Density | Dual:
-    if form not in ("dual", "code", "paper"):
-        raise BadInput(f"form is {form!r}; choose one of 'dual', 'code', 'paper'")
+    if form not in get_args(Form):
+        raise BadInput(f"form is {form!r}; choose one of {', '.join(map(repr, get_args(Form)))}")
     kind: Any = Dual if form == "dual" else Density
     known = [name for name in kind.__dataclass_fields__ if name != "form"]
     for name in settings:

@@ -62,16 +62,27 @@ def loss(weighter: Density, params: dict[str, Array], edges: dict[str, Array]) -
     """L of tables phi [S] and psi [4 S]."""
     share = edges["share"]
     phi, psi = params["phi"][edges["state"]], params["psi"][edges["pair"]]
-    score = bound(weighter, phi) + bound(weighter, psi)
-    log_ratio = score - jax.nn.logsumexp(score, b=share)
-    weight = share * jnp.exp(log_ratio)
-    gap = jnp.exp(params["phi"][edges["following"]]) - jnp.exp(phi + psi)
-    gain, flow, kl = weight @ edges["reward"], share @ gap**2, weight @ log_ratio
-    return -gain + weighter.lambda_f * flow + weighter.lambda_k * kl
+    log_ratio = _normalised(log_weight(weighter, phi, psi), share)
+    log_kl = _normalised(bound(weighter, phi), share) if weighter.form == "code-td3bc" else log_ratio
+    residual = jnp.exp(params["phi"][edges["following"]]) - jnp.exp(phi + psi)
+    gain = (share * jnp.exp(log_ratio)) @ edges["reward"]
+    kl = (share * jnp.exp(log_kl)) @ log_kl
+    return -gain + weighter.lambda_f * (share @ residual**2) + weighter.lambda_k * kl
+
+
+def _normalised(score: Array, share: Array) -> Array:
+    return score - jax.nn.logsumexp(score, b=share)
+
+
+def log_weight(weighter: Density, phi: Array, psi: Array) -> Array:
+    """log w up to a constant."""
+    if weighter.form == "code-td3bc":
+        return bound(weighter, phi + psi)
+    return bound(weighter, phi) + bound(weighter, psi)
 
 
 def bound(weighter: Density, value: Array) -> Array:
-    return jnp.clip(value, -CLIP, CLIP) if weighter.form == "code" else value
+    return value if weighter.form == "paper" else jnp.clip(value, -CLIP, CLIP)
 
 
 def _learn(several: Any, edges: dict[str, Array], rate: Array, states: int) -> Array:
@@ -84,7 +95,7 @@ def _learn(several: Any, edges: dict[str, Array], rate: Array, states: int) -> A
             return adam_step(params, grads, optimiser, factor * weighter.learning_rate), None
 
         (params, _), _ = jax.lax.scan(update, (params, adam_init(params)), rate)
-        return bound(weighter, params["phi"][edges["state"]]) + bound(weighter, params["psi"][edges["pair"]])
+        return log_weight(weighter, params["phi"][edges["state"]], params["psi"][edges["pair"]])
 
     return jax.vmap(one)(several)
 

@@ -1,6 +1,8 @@
 """Weighters: how much a drawn row counts, learnt beside the policy. One file each; a new one is a line here.
 
 A weighter has `init`, `update` and `log_weight` (`winnow.types.Weighter`). It may also have
+- `standardise`: whether it reads standardised observations; True if it does not say;
+- `reward_scaling`: the reward it reads, `min-max` (if it does not say) or `std`: see `data.scaling`;
 - `check(dataset)`: refuse a dataset it can't weigh, before anything is compiled;
 - `reads_frequency`: whether it reads `Batch.frequency`, which is None where no weighter does;
 - `stamp`: what changes when a file that `init` reads does;

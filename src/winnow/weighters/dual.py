@@ -31,6 +31,9 @@ class Dual:
 
     It is convex in ν, and its gradient in ν is the flow residual under w. With a KL budget ε, λ is learnt too:
     min_{ν, λ} λ ε + λ log E_D[exp(e/λ)] (relative entropy policy search, Peters et al., 2010).
+
+    ν reads standardised observations and begins as `he` with a last layer of 1e-3: w then begins as exp(r̃/λ), whatever
+    the observations' scale.
     """
 
     control: Literal["budget", "temperature"] = "budget"

@@ -41,6 +41,16 @@ class OptiDICE:
     Both f here have a (f')⁻¹ above 0, so the max never acts and log w is finite. For KL it is exp(e/α − 1), which
     overflows at small α, before ν has come near its solution: it goes on as a straight line from w = e¹⁰. That is the
     exact dual of an f that is x log x up to e¹⁰ and quadratic above, where hardly any ratio of a finite dataset lies.
+
+    Follows the equations of the paper that DW is from. Its authors' runs of OptiDICE are not in their published code.
+    Deviates from OptiDICE's own code (secury/optidice) in this:
+
+    - Rewards are scaled to [0, 1]; there they are standardised and multiplied by 0.1.
+    - Weights are normalised over the batch; there a learned multiplier keeps E_D[w] at 1.
+    - w is read from ν and the row's own s'; there a second network learns e(s,a).
+    - ν is 0 after a terminal; there a terminal leads to an absorbing state with a ν of its own.
+    - ν begins as `he` with a small last layer, so that w begins even; there Glorot uniform, the last layer in ±0.003.
+    - Learning rate 1e-4 and batches of 256, as with DW; there 3e-4 and 512, and 500,000 updates before the policy's.
     """
 
     divergence: Literal["kl", "soft-chi2"] = "soft-chi2"
