@@ -35,6 +35,7 @@ class Density:
     - What follows a terminal row is a random initial state. The authors' IQL and CQL take the first state of the next
       stored episode, their TD3+BC an observation of zeros.
     - A timeout's last row is kept with its recorded s'; their readers drop it.
+    - With CQL ψ reads the data's actions as they are; theirs reads them clipped to ±0.999.
     """
 
     form: Literal["paper", "code", "code-td3bc"] = "code"

@@ -1,0 +1,308 @@
+"""The authors' own code, one implementation at a time, on batches from a file: what `exact.py compare` compares with.
+
+    python benchmarks/authors.py NAME --code FOLDER --batches batches.npz --out NAME.npz
+
+    iql, dw-iql      FOLDER/IQL of Improbable-AI/dw-offline-rl (IQL is ikostrikov's there, with weights beside)
+    cql, dw-cql      FOLDER/CQL of the same, which is JaxCQL
+    td3bc            sfujim/TD3_BC
+    dw-td3bc         FOLDER/TD3BC of Improbable-AI/dw-offline-rl, with its d3rlpy built in place
+
+It needs an environment of the code's time and not winnow: jax 0.4.20 with flax 0.7.4, optax 0.1.9, distrax 0.1.5 and
+tensorflow-probability 0.23 ran IQL and CQL, PyTorch 2.13 with numpy 1.26 the others. Nothing of the code is changed,
+but parameters are cast to 64 bits, and random numbers are taken from the file, so that both sides draw alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ["JAX_ENABLE_X64"] = "1"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import numpy as np
+
+LOOKS = (0, 1, 10, 100)
+"""Updates after which parameters are compared; 0: as they begin."""
+MAX_STEPS = 1_000
+"""The length of the run, for schedules."""
+
+Params = dict[str, np.ndarray]
+Step = Callable[[int], dict[str, float]]
+
+
+def layers(name: str, *networks: list[Any]) -> Params:
+    """Layers [(weights, biases), …] under winnow's names, several networks of one shape stacked."""
+    found = {}
+    for depth in range(len(networks[0])):
+        for number, kind in enumerate(("w", "b")):
+            parts = [np.array(network[depth][number], np.float64) for network in networks]  # a copy: it goes on
+            found[f"{name}/{depth}/{kind}"] = np.stack(parts) if len(parts) > 1 else parts[0]
+    return found
+
+
+def flax_layers(tree: Mapping[str, Any], count: int = 3) -> list[Any]:
+    return [(tree[f"Dense_{depth}"]["kernel"], tree[f"Dense_{depth}"]["bias"]) for depth in range(count)]
+
+
+def torch_layers(*linears: Any) -> list[Any]:
+    return [(one.weight.detach().numpy().T, one.bias.detach().numpy()) for one in linears]
+
+
+# ------------------------------------------------------------------------------------------------------- JAX
+
+
+def in_double(tree: Any) -> Any:
+    import jax
+
+    return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, np.float64), tree)
+
+
+def iql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callable[[], Params]]:
+    import collections
+
+    import flax  # pyright: ignore[reportMissingImports]
+    import learner  # pyright: ignore[reportMissingImports]
+
+    flax.config.update("flax_return_frozendict", True)  # as flax was when the code was written
+    settings = {"expectile": 0.7, "temperature": 3.0, "max_steps": MAX_STEPS, "exp_a_clip": 100}
+    kind: Any = learner.Learner
+    if weighted:
+        kind = learner.DensityRatioWeightedLearner
+        settings |= {"flow_coeff": 1.0, "flow_discount": 1.0, "weight_temp": 1.0, "discriminator_lr": 1e-4}
+        settings |= {"clip_ratio": 0.2, "kl_penalty_coeff": 1.0}
+    made = kind(0, batches["obs"][0, :1], batches["action"][0, :1], **settings)
+    for name in ("actor", "critic", "value", "target_critic", *(["discriminator"] if weighted else [])):
+        model = getattr(made, name)
+        params = in_double(model.params)
+        fresh = model.tx.init(params) if model.tx else None
+        setattr(made, name, model.replace(params=params, opt_state=fresh))
+    names = ("observations", "actions", "rewards", "masks", "next_observations", "normalized_rewards")
+    batch_of = collections.namedtuple("Batch", names)
+    columns = ("obs", "action", "reward_iql", "goes_on", "next_obs", "weighter_std")
+
+    def step(number: int) -> dict[str, float]:
+        info = made.update(batch_of(*(batches[column][number] for column in columns)))
+        found = {"loss/value": info["value_loss"], "loss/critic": info["critic_loss"]}
+        found["loss/actor"] = info["actor_loss"]
+        if weighted:
+            found["weighter/loss"] = info["discriminator_loss"]
+        return {name: float(value) for name, value in found.items()}
+
+    def params() -> Params:
+        critic, actor = made.critic.params, made.actor.params
+        mean = [*flax_layers(actor["MLP_0"], 2), (actor["Dense_0"]["kernel"], actor["Dense_0"]["bias"])]
+        found = layers("critic", *(flax_layers(critic[f"Critic_{i}"]["MLP_0"]) for i in range(2)))
+        found |= layers("value", flax_layers(made.value.params["MLP_0"])) | layers("actor/mean", mean)
+        found["actor/log_std"] = np.asarray(actor["log_stds"], np.float64)
+        if weighted:
+            ratio = made.discriminator.params
+            found |= layers("psi", flax_layers(ratio["MLP_0"])) | layers("phi", flax_layers(ratio["MLP_1"]))
+        return found
+
+    return step, params
+
+
+def cql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callable[[], Params]]:
+    import jax
+    from JaxCQL import conservative_sac, jax_utils, model  # pyright: ignore[reportMissingImports]
+
+    jax_utils.init_rng(0)
+    sizes = batches["obs"].shape[-1], batches["action"].shape[-1]
+    policy = model.TanhGaussianPolicy(*sizes, "256-256", False, 1.0, -1.0)
+    critic = model.FullyConnectedQFunction(*sizes, "256-256", False)
+    config = {"cql_min_q_weight": 10.0, "target_entropy": -float(sizes[1])}
+    if weighted:
+        ratio = model.FullyConnectedFlowConserveDiscriminator(*sizes, "256-256", False)
+        made = conservative_sac.DensityRatioWeightedConservativeSAC(
+            config, policy, critic, ratio, 0.2, 0.1, 1.0, 1.0, 0.2, 1e-4
+        )
+    else:
+        made = conservative_sac.ConservativeSAC(config, policy, critic)
+    for name, state in made._train_states.items():
+        params = in_double(state.params)
+        made._train_states[name] = state.replace(params=params, opt_state=state.tx.init(params))
+    made._target_qf_params = in_double(made._target_qf_params)
+    # In the order in which the loss asks for them: π(s), a' ~ π(s'), then of the penalty uniform, π(s), π(s').
+    normal = itertools.cycle([batches[name] for name in ("noise_pi", "noise_next", "noise_here", "noise_there")])
+    usual = jax.random.uniform
+
+    def uniform(key: Any, shape: Any = (), *args: Any, **kwargs: Any) -> Any:
+        """Flax asks its initialisers for shapes in every call; these may draw as they like."""
+        wanted = batches["uniform"]
+        return wanted.reshape(shape) if np.prod(shape) == wanted.size else usual(key, shape, *args, **kwargs)
+
+    jax.random.normal = lambda key, shape=(), dtype=None: next(normal).reshape(shape)
+    jax.random.uniform = uniform
+    columns = {
+        "observations": "obs",
+        "actions": "action_clipped",
+        "rewards": "reward",
+        "next_observations": "next_obs",
+        "dones": "terminal",
+        "normalized_rewards": "weighter_minmax",
+    }
+
+    def step(number: int) -> dict[str, float]:
+        info = made.train({name: batches[column][number] for name, column in columns.items()})
+        found = {"loss/actor": info["policy_loss"]}
+        found["critic"] = info["qf1_loss"] + info["qf2_loss"]
+        if weighted:
+            found["weighter/loss"] = info["discriminator_loss"]
+        return {name: float(value) for name, value in found.items()}
+
+    def params() -> Params:
+        trees = {name: state.params for name, state in made._train_states.items()}
+        network = "FullyConnectedNetwork_0"
+        found = layers("critic", *(flax_layers(trees[name]["params"][network]) for name in ("qf1", "qf2")))
+        actor = trees["policy"]["params"]
+        found |= layers("actor", flax_layers(actor["base_network"]))
+        line = [actor[f"log_std_{name}_module"]["value"] for name in ("multiplier", "offset")]
+        found["log_std_line"] = np.asarray(line, np.float64)
+        found["log_alpha"] = np.asarray(trees["log_alpha"]["params"]["value"], np.float64)
+        if weighted:
+            ratio = trees["discriminator"]["params"]
+            found |= layers("psi", flax_layers(ratio[network]))
+            found |= layers("phi", flax_layers(ratio["FullyConnectedNetwork_1"]))
+        return found
+
+    return step, params
+
+
+# --------------------------------------------------------------------------------------------------- PyTorch
+
+
+def td3bc(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callable[[], Params]]:
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    noise = torch.as_tensor(batches["noise_td3"])
+    torch.randn_like = lambda like, **_: noise.clone()
+    torch.randn = lambda *_, **__: noise.clone()
+    return (_dw_td3bc if weighted else _td3bc)(batches)
+
+
+def _td3bc(batches: Mapping[str, np.ndarray]) -> tuple[Step, Callable[[], Params]]:
+    import TD3_BC  # pyright: ignore[reportMissingImports]
+    import torch
+
+    sizes = batches["obs"].shape[-1], batches["action"].shape[-1]
+    made = TD3_BC.TD3_BC(*sizes, 1.0)
+    made.total_it = 1  # so that the first update moves the policy, as in d3rlpy, which made the paper's numbers
+
+    class Buffer:
+        number = 0
+
+        def sample(self, _: int) -> Any:
+            columns = [batches[name][self.number] for name in ("obs_standard", "action", "next_obs_standard")]
+            columns += [batches[name][self.number][:, None] for name in ("reward", "goes_on")]
+            return [torch.as_tensor(column) for column in columns]
+
+    def step(number: int) -> dict[str, float]:
+        Buffer.number = number
+        made.train(Buffer(), 256)
+        return {}
+
+    def params() -> Params:
+        critic, actor = made.critic, made.actor
+        both = [torch_layers(*(getattr(critic, f"l{i}") for i in group)) for group in ((1, 2, 3), (4, 5, 6))]
+        return layers("critic", *both) | layers("actor", torch_layers(actor.l1, actor.l2, actor.l3))
+
+    return step, params
+
+
+def _dw_td3bc(batches: Mapping[str, np.ndarray]) -> tuple[Step, Callable[[], Params]]:
+    import torch
+    from d3rlpy import dataset, torch_utility  # pyright: ignore
+    from d3rlpy.preprocessing import MinMaxRewardScaler  # pyright: ignore
+    from d3rlpy_algos.algos.dw_td3bc import DWTD3PlusBC  # pyright: ignore[reportMissingImports]
+
+    torch_utility._convert_to_torch = lambda array, device: torch.tensor(array, dtype=torch.float64)  # pyright: ignore
+    transition: Any = dataset.Transition
+    mini_batch: Any = dataset.TransitionMiniBatch  # pyright: ignore
+    low, high = batches["reward_range"]
+    made = DWTD3PlusBC(
+        scaler=None,
+        discriminator_reward_scaler=MinMaxRewardScaler(minimum=low, maximum=high),
+        discriminator_kl_penalty_coef=0.2,
+        discriminator_clip_ratio=0.2,
+        discriminator_lr=1e-4,
+        discriminator_flow_coef=0.1,
+    )
+    sizes = (batches["obs"].shape[-1],), batches["action"].shape[-1]
+    made.create_impl(*sizes)
+    impl: Any = made.impl
+    for name in ("_q_func", "_policy", "_targ_q_func", "_targ_policy", "_discriminator"):
+        getattr(impl, name).double()
+    for build in (impl._build_critic_optim, impl._build_actor_optim, impl._build_discriminator_optim):
+        build()
+
+    def step(number: int) -> dict[str, float]:
+        names = ("obs_standard", "action", "reward", "next_obs_standard", "terminal")
+        rows = zip(*(batches[name][number].astype(np.float32) for name in names), strict=True)
+        batch = [transition(*sizes, o, a, float(r), n, float(t)) for o, a, r, n, t in rows]
+        info = made.update(mini_batch(batch))
+        found = {"loss/critic": info["critic_loss"], "weighter/loss": info["discriminator_loss"]}
+        return {name: float(value) for name, value in found.items()}
+
+    def encoded(network: Any, last: Any) -> list[Any]:
+        return torch_layers(*network._fcs, last)
+
+    def params() -> Params:
+        critics = [encoded(q._encoder, q._fc) for q in impl._q_func._q_funcs]
+        ratio = impl._discriminator
+        found = layers("critic", *critics) | layers("actor", encoded(impl._policy._encoder, impl._policy._fc))
+        found |= layers("psi", encoded(ratio._state_action_encoder, ratio._state_action_fc))
+        return found | layers("phi", encoded(ratio._state_encoder, ratio._state_fc))
+
+    return step, params
+
+
+PEERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "iql": (iql, "IQL"),
+    "cql": (cql, "CQL"),
+    "td3bc": (td3bc, ""),
+}
+
+
+def paths(name: str, code: Path) -> Iterator[Path]:
+    """What an implementation is imported from."""
+    family = name.removeprefix("dw-")
+    if name == "dw-td3bc":
+        yield from (code / "TD3BC", code / "TD3BC" / "d3rlpy")
+    else:
+        yield code / PEERS[family][1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=[prefix + name for name in PEERS for prefix in ("", "dw-")])
+    parser.add_argument("--code", type=Path, required=True, help="the folder of the authors' repository")
+    parser.add_argument("--batches", type=Path, required=True, help="what `exact.py batches` wrote")
+    parser.add_argument("--out", type=Path, required=True)
+    words = parser.parse_args()
+    sys.path[:0] = [str(path) for path in paths(words.name, words.code)]
+    with np.load(words.batches) as file:
+        batches = dict(file)
+    make = PEERS[words.name.removeprefix("dw-")][0]
+    step, params = make(batches, words.name.startswith("dw-"))
+    found: dict[str, Any] = {f"0/{name}": value for name, value in params().items()}
+    losses: dict[str, list[float]] = {}
+    for number in range(max(LOOKS)):
+        for name, value in step(number).items():
+            losses.setdefault(name, []).append(value)
+        if number + 1 in LOOKS:
+            found |= {f"{number + 1}/{name}": value for name, value in params().items()}
+    np.savez(
+        words.out, allow_pickle=False, **found, **{f"losses/{name}": np.array(each) for name, each in losses.items()}
+    )
+    print(words.name, "done:", words.out)
+
+
+if __name__ == "__main__":
+    main()
