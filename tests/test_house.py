@@ -21,7 +21,7 @@ LAYERS = {
     " weighters algorithms methods",
     "runs": "runs layout programs pack",
     "policies": "actors policy evaluation deploy video collect",
-    "training": "rounds trained training",
+    "training": "alarms rounds trained loop training",
     "without a simulator": "ope",
     "grids": "bench scoring",
     "what is shown": "figures weight_table inspection tabular fourrooms report",
@@ -31,7 +31,8 @@ LAYERS = {
 }
 """The way of the data. A module may import from its own layer and those above it in this list."""
 BEHIND_THE_SEAM = (
-    "runs layout programs pack progress policy actors evaluation rounds trained training deploy ope bench report"
+    "runs layout programs pack progress policy actors evaluation alarms rounds trained loop training deploy ope bench"
+    " report"
 )
 """These know plug-ins by their registries alone: a new one needs no line in them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 import shlex
@@ -163,6 +164,41 @@ def test_failed_runs_are_left_out_and_named(tmp_path):
     assert line.with_zeros == pytest.approx(stats.iqm(zero))
     assert any("1 run failed and is left out; counted as 0" in note for note in tables.notes(numbers.lines(runs)))
     assert line_of(runs, "uniform").with_zeros is None
+
+
+def test_what_speaks_against_a_grid_comes_first(tmp_path, capsys):
+    """An oracle far below its source, and runs that raised an alarm: on the page, on the terminal and in the CSV."""
+    own = {"source_scores": {"random": 1.0, "expert": 100.0, "medium": 40.0}}
+    grid = planned(TWO[:1], methods=("uniform", "aw", "best-source"))
+    for run in grid:
+        one = result(run, scored=lambda run: 30.0 if run.method == "best-source" else 20.0)
+        diverged = ["its critic diverges: |Q| is 900, and no policy can earn more than 100"] * (run.method == "aw")
+        dataclasses.replace(one, dataset=one.dataset | own, warnings=diverged).save(tmp_path)
+    page, table = tmp_path / "page.html", tmp_path / "scores.csv"
+    assert main(["report", str(tmp_path), "--html", str(page), "--csv", str(table)]) == 0
+    text = page.read_text()
+    weak = f"{TWO[0]}, iql: best-source scores 30.0, and the rows' own policy 100.0 (30%)"
+    assert text.index("What speaks against these numbers") < text.index("In short")
+    assert weak in text.replace("&#39;", "'")
+    assert "3 of 9 runs have a critic that diverged" in text
+    assert "3 with warnings" in text
+    assert table.read_text().count("its critic diverges") == 3
+    capsys.readouterr()
+    assert main(["report", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.index("best-source scores 30.0") < said.index("IQM")
+
+
+def test_a_grid_without_doubts_says_nothing_of_them(tmp_path):
+    """An oracle with three quarters of its source's score is not in doubt, nor is one whose source is unknown."""
+    grid = planned(TWO, methods=("uniform", "best-source"))
+    for run in grid:
+        one = result(run, scored=lambda run: 80.0)
+        known = {"source_scores": {"random": 1.0, "expert": 100.0}} if run.entry.text == TWO[0] else {}
+        dataclasses.replace(one, dataset=one.dataset | known).save(tmp_path)
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path), "--html", str(page)]) == 0
+    assert "speaks against" not in page.read_text()
 
 
 def test_a_grid_in_which_everything_failed_is_still_a_report(tmp_path, capsys):

@@ -88,7 +88,7 @@ KINDS: dict[str, tuple[type, ...]] = {
         (int, type(None)): "round",
         (bool,): "plays",
         (dict,): "dataset algorithm sampler weighter failures",
-        (list,): "runs spec hidden",
+        (list,): "runs spec hidden warnings",
     }.items()
     for name in names.split()
 }

@@ -20,6 +20,11 @@ from winnow.runs import Drawn, Run, probabilities
 from winnow.samplers import alias_table
 from winnow.types import Array, Batch
 
+PROBE = 2_048
+"""Rows of each kind that a run is inspected on."""
+HASH = 2654435761
+"""An odd multiplier that spreads row numbers over 32 bits."""
+
 
 class Tables(NamedTuple):
     """What all lanes read: rows in slots, and for each dataset and sampler a stretch of the flat tables."""
@@ -34,6 +39,7 @@ class Tables(NamedTuple):
     keep: Array  # [rows of all dataset × sampler pairs] alias tables
     other: Array
     frequency: Array  # [the same] how often each row is drawn, in units of 1/rows; empty where no weighter asks for it
+    probe: Array  # [2 · PROBE for each of the same pairs] rows to inspect: some that are drawn, some that are held out
 
 
 class Lane(NamedTuple):
@@ -47,6 +53,7 @@ class Lane(NamedTuple):
     first_start: Array
     starts: Array
     first_alias: Array
+    first_probe: Array
     mean: Array  # [O] for the weighter: mean and std of the dataset's observations, or 0 and 1 where it reads raw ones
     std: Array
     shift: Array  # [O] the same for the algorithm
@@ -57,8 +64,13 @@ class Lane(NamedTuple):
     action_half: Array
 
 
-def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None) -> tuple[Tables, Lane]:
-    """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are laid once."""
+def lay_out(
+    runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None, held_out: float = 0.0
+) -> tuple[Tables, Lane]:
+    """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are laid once.
+
+    held_out: the part of each dataset's rows that is never drawn, so that what is learnt can be tried on them
+    """
     arenas: dict[Arena, int] = {}
     size = 0
     for arena in (arena for run in runs for arena in run.dataset.arenas):
@@ -67,12 +79,12 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
             size += arena.slots
     if size >= 2**31:
         raise BadInput(f"these runs read {size:,} rows, a pack's tables count to {2**31:,}; train on fewer datasets")
-    slot, episode, start, other = (_Stretches(np.int32) for _ in range(4))
+    slot, episode, start, other, probe = (_Stretches(np.int32) for _ in range(5))
     keep, often = (_Stretches(np.float32) for _ in range(2))
     with_frequency = getattr(runs[0].weighter, "reads_frequency", False)
     known = drawn or probabilities(runs)
     of_dataset: dict[int, dict[str, Any]] = {}  # what lanes of one dataset share
-    first_alias: dict[Hashable, int] = {}  # where the alias table of lanes that draw alike begins
+    first_alias: dict[Hashable, tuple[int, int]] = {}  # where the tables of lanes that draw alike begin
     lanes: list[Lane] = []
     for run in runs:
         data = run.dataset
@@ -95,11 +107,12 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
                 "action_half": half,
             }
         if run.drawing not in first_alias:
-            table = alias_table(known[run.drawing])
-            first_alias[run.drawing] = keep.add(table.keep)
+            probability, rows = split_rows(known[run.drawing], held_out)
+            table = alias_table(probability)
+            first_alias[run.drawing] = keep.add(table.keep), probe.add(rows)
             other.add(table.other)
             if with_frequency:
-                often.add(len(data) * known[run.drawing])
+                often.add(len(data) * probability)
         mine = of_dataset[id(data)]
         plain = np.zeros_like(mine["mean"]), np.ones_like(mine["std"])
         shift, scale = data.obs_moments if run.algorithm.standardise else plain
@@ -107,7 +120,8 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
             "key": jax.random.key_data(jax.random.key(run.seed)),
             "algorithm": run.algorithm,
             "weighter": run.weighter,
-            "first_alias": np.int32(first_alias[run.drawing]),
+            "first_alias": np.int32(first_alias[run.drawing][0]),
+            "first_probe": np.int32(first_alias[run.drawing][1]),
             "shift": shift,
             "scale": scale,
             "reward": np.array(reward_transform(data, run.algorithm.reward_scaling), np.float32),
@@ -128,9 +142,27 @@ def lay_out(runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None
         keep=keep.flat(),
         other=other.flat(),
         frequency=often.flat(),
+        probe=probe.flat(),
     )
     stacked: Any = jax.tree.map(_stack, *lanes)
     return tables, stacked._replace(key=jax.random.wrap_key_data(stacked.key))
+
+
+def split_rows(probability: np.ndarray, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """How often each row is drawn when a part of them is held out, and rows to inspect: PROBE that are drawn, then as
+    many that are held out, both as often as the sampler has them. Where nothing is held out the second are the first.
+
+    Single rows are held out, not episodes: so the few good ones lose no more than their part.
+    """
+    number = np.arange(1, len(probability) + 1, dtype=np.uint64)
+    held = (number * np.uint64(HASH)) % np.uint64(2**32) < held_out * 2**32
+    there, here = probability * held, probability * ~held
+    if not there.any() or not here.any():
+        there = here = probability
+    rng = np.random.default_rng(0)
+    chosen = [np.searchsorted(np.cumsum(part), rng.random(PROBE) * part.sum(), "right") for part in (here, there)]
+    last = len(probability) - 1
+    return here / here.sum(), np.minimum(np.concatenate(chosen), last).astype(np.int32)
 
 
 def _stack(*leaves: Any) -> Array:
@@ -198,7 +230,7 @@ def scaled(batch: Batch, shift: Array, scale: Array) -> Batch:
 
 def start_of(row: Any, starts: Any) -> Any:
     """Which of so many initial states rows [n] have where none is drawn: spread by a fixed odd multiplier."""
-    return (row.astype("uint32") * np.uint32(2654435761)) % starts
+    return (row.astype("uint32") * np.uint32(HASH)) % starts
 
 
 def read(rows: Rows, start: np.ndarray, like: Scaling, *, row: np.ndarray, step: int = 0, progress: float = 0) -> Batch:

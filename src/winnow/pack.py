@@ -24,6 +24,7 @@ from winnow.programs import (
     Precision,
     advance,
     best_precision,
+    inspect,
     keep_programs,
     refresh,
     score,
@@ -51,6 +52,7 @@ class Pack:
         block: int | None = None,
         drawn: Drawn | None = None,
         precision: Precision | None = None,
+        held_out: float = 0.0,
     ) -> None:
         keep_programs()
         self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
@@ -58,7 +60,7 @@ class Pack:
         self.step = 0
         self.since = 0  # steps in the sums
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
-        self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn)
+        self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn, held_out=held_out)
         self.spec = _spec(runs)
         self.learners: Learner = _starting()(self.tables, self.lanes, **_start_words(runs, batch_size))
         self.precision = precision or where_right(best_precision(min(self.block, len(runs))), self.learners)
@@ -95,8 +97,12 @@ class Pack:
         jax.block_until_ready(self.learners.sums)
 
     def end_chunk(self) -> dict[str, np.ndarray]:
-        """Mean metrics of each run since the last call; then refresh the weighters that ask for it."""
+        """Mean metrics of each run since the last call, and what its algorithm says of some rows now (see
+        `programs.inspect`); then refresh the weighters that ask for it."""
         means = {name: np.asarray(total) / max(self.since, 1) for name, total in self.learners.sums.items()}
+        if hasattr(self.runs[0].algorithm, "inspect"):
+            seen = _inspecting()(self.tables, self.lanes, self.learners._replace(sums={}))
+            means |= {name: np.asarray(value) for name, value in seen.items()}
         self.since = 0
         self.learners = self.learners._replace(sums=jax.tree.map(jnp.zeros_like, self.learners.sums))
         if self.refreshes:
@@ -136,6 +142,11 @@ def _advancing(fixed: bool) -> Any:
     static = ("batch_size", "precision", *(("count",) if fixed else ()))
     options: Any = side_by_side() or None
     return jax.jit(advance, static_argnames=static, donate_argnames=("learners",), compiler_options=options)
+
+
+@cache
+def _inspecting() -> Any:
+    return jax.jit(inspect)
 
 
 def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:

@@ -17,16 +17,18 @@ import jax.numpy as jnp
 
 from winnow.data.home import home
 from winnow.errors import BadInput, out_of_memory
-from winnow.layout import Lane, Tables, draw, gather, scaled, start_of
+from winnow.layout import PROBE, Lane, Tables, draw, gather, scaled, start_of
 from winnow.nets import kernels_agree, sizes_with_copies, with_copies, without_copies
 from winnow.progress import say
-from winnow.types import Array, Batch, Metrics, Spec, State
+from winnow.types import Array, Batch, Metrics, Spec, State, expect
 
 Precision = Literal["float32", "default", "half"]
 """What networks multiply in. float32: float32 throughout, the reference. default: as the device multiplies float32
 unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.fused`, the products
 of `winnow.halves` for larger networks, default for smaller ones. Parameters, Adam and sums are float32 in all."""
 
+LIKELIHOODS = ("nll", "error")
+"""What an algorithm's `inspect` says of how well its policy fits a row: these are tried on rows that are held out."""
 FEWEST_LANES = 8
 """With fewer lanes the fused kernels have too little work to fill a GPU, and are not chosen."""
 
@@ -164,19 +166,44 @@ def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learne
     return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
 
 
+def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
+    """What every lane's algorithm says of some rows: see `Algorithm.inspect`. Likelihoods and errors are means under
+    the run's weights, over rows that are drawn and over rows that are held out; of values also the least and greatest.
+    """
+
+    def one(lane: Lane, learner: Learner) -> Metrics:
+        fetch, found = _fetcher(tables, lane, scale=False), {}
+        for where in (0, 1):
+            row = jax.lax.dynamic_slice(tables.probe, (lane.first_probe + where * PROBE,), (PROBE,))
+            batch = fetch(row)
+            score = lane.weighter.log_weight(learner.weighter, scaled(batch, lane.mean, lane.std))
+            weight = jax.nn.softmax(jnp.where(jnp.isfinite(score), score, -1e30))
+            values = lane.algorithm.inspect(learner.algorithm, scaled(batch, lane.shift, lane.scale))
+            for name, value in values.items():
+                if name in LIKELIHOODS:
+                    found[f"{name}/{('drawn', 'held_out')[where]}"] = expect(weight, value)
+                elif where == 0:
+                    found |= {f"{name}/mean": value.mean(), f"{name}/min": value.min(), f"{name}/max": value.max()}
+        return found
+
+    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+
+
 def score(tables: Tables, lane: Lane, weighter: State, row: Array) -> Array:
     """log w of the rows with these numbers."""
     return lane.weighter.log_weight(weighter, _fetcher(tables, lane)(row))
 
 
-def _fetcher(tables: Tables, lane: Lane) -> Any:
-    """Rows by number as the weighter reads them. A row keeps its initial state between calls."""
+def _fetcher(tables: Tables, lane: Lane, scale: bool = True) -> Any:
+    """Rows by number, as the weighter reads them or with raw observations. A row keeps its initial state between
+    calls."""
 
     def fetch(row: Array) -> Batch:
         row = jnp.minimum(row, lane.rows - 1)
         start = start_of(row, lane.starts.astype(jnp.uint32)).astype(jnp.int32)
         zero = jnp.zeros((), int)
-        return scaled(gather(tables, lane, row, start, zero, jnp.zeros(())), lane.mean, lane.std)
+        batch = gather(tables, lane, row, start, zero, jnp.zeros(()))
+        return scaled(batch, lane.mean, lane.std) if scale else batch
 
     return fetch
 

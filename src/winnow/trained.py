@@ -38,6 +38,8 @@ class Trained:
     """The rounds of its evaluation while it was trained, in order."""
     precision: str = "default"
     """What its networks multiplied in (`winnow.programs.Precision`)."""
+    warnings: tuple[str, ...] = ()
+    """What its own numbers said against it while it trained (`winnow.alarms`)."""
 
     @property
     def score(self) -> float | None:
@@ -54,7 +56,7 @@ class Trained:
 
     def save(self, path: str | Path) -> None:
         facts = run_record(self.run) | {"spec": list(self.run.spec), "steps": self.steps, "failure": self.failure}
-        facts["precision"] = self.precision
+        facts |= {"precision": self.precision, "warnings": list(self.warnings)}
         checkpoint.save(path, self.policy.tree() | {"weighter": self.weighter_state}, facts | {"winnow": __version__})
 
     @classmethod
@@ -79,7 +81,7 @@ class Trained:
         lines = read_metrics(Path(path).with_name("returns.jsonl"))
         rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
         told = saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds)
-        return cls(run, *told, saved.get("precision", "default"))
+        return cls(run, *told, saved.get("precision", "default"), tuple(saved.get("warnings", ())))
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,9 @@ class Algorithm(Protocol):
         """The policy's mean action in [-1, 1] for observations [..., O]."""
         ...
 
-    # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches: `nll`, the
-    # negative log-likelihood of the data's action, and `q`, `v` and `advantage` where there are such.
+    # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches. `nll`: the
+    # negative log-likelihood of the data's action, or `error`, the squared distance to it, of a policy without a
+    # density; `q`, `v`, `advantage` where there are such.
 
 
 Fetch = Callable[[Array], Batch]  # row numbers [n] -> those rows as a batch

@@ -109,10 +109,9 @@ class TD3BC:
         return TD3BCState(params, target, state.optimiser | {"actor": adam}, loss)
 
     def inspect(self, state: TD3BCState, batch: Batch) -> Metrics:
-        """Of a policy without a density the squared distance to the data's action, as of a Gaussian of deviation 1."""
         q = twins(state.params["critic"], batch.obs, batch.action).min(axis=0)
-        distance = ((self._policy(state.params["actor"], batch.obs) - batch.action) ** 2).sum(axis=-1)
-        return {"nll": 0.5 * distance, "q": q}
+        error = ((self._policy(state.params["actor"], batch.obs) - batch.action) ** 2).mean(axis=-1)
+        return {"error": error, "q": q}
 
     def act(self, state: TD3BCState, obs: Array) -> Array:
         return self._policy(state.params["actor"], obs)

@@ -89,6 +89,7 @@ def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, 
             checkpoint_seconds=0,
             progress=bar,
             evaluate=how.evaluation,
+            held_out=how.held_out,
         )
         lines: dict[str, list[dict[str, Any]]] = {}
         for line in read_metrics(work / "metrics.jsonl"):

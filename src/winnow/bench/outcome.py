@@ -58,14 +58,29 @@ def result_of(
         metrics=thinned(lines),
         shares={} if failure else shares(one, probability, planned.how.batch_size),
         seconds=round(seconds, 3),
+        warnings=list(one.warnings),
         command=planned.command,
     )
 
 
 def facts(data: Dataset) -> dict[str, Any]:
     """What a result says of the data: which it is, and how imbalanced."""
-    said = {"rows": len(data), "episodes": len(data.episodes), "fingerprint": data.fingerprint}
-    return said | ({"rpsv_scaled": imbalance(data).rpsv_scaled} if data.has_episodes else {})
+    found = {"rows": len(data), "episodes": len(data.episodes), "fingerprint": data.fingerprint}
+    found |= {"rpsv_scaled": imbalance(data).rpsv_scaled} if data.has_episodes else {}
+    return found | {"source_scores": source_scores(data)}
+
+
+def source_scores(data: Dataset) -> dict[str, float]:
+    """What the full episodes of each source earn on average, as normalised scores, where that can be known."""
+    environment = data.meta.environment
+    if not environment or not envs.lookup(environment).reference:
+        return {}
+    known = [one for one in (data.meta.recipe or {}).get("sources", ()) if "mean_return" in one]
+    found = {str(one["label"]): one["mean_return"] for one in known}
+    if not found and data.has_episodes and not data.meta.return_range:
+        source = data.episodes.source
+        found = {label: data.returns[source == i].mean() for i, label in enumerate(data.meta.sources) if i in source}
+    return {label: float(envs.normalised(environment, value)) for label, value in found.items()}  # pyright: ignore
 
 
 def _device() -> Any:

@@ -22,9 +22,10 @@ from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 from winnow.methods import make_algorithm, method, record
 from winnow.samplers import Sampler
+from winnow.training import HELD_OUT
 from winnow.types import Algorithm, Weighter, check_settings
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the same settings would give other results: earlier ones are then not taken for done."""
 LONGEST_NAME = 150
 """Letters of a run's name, about: it becomes the name of a file, for which systems have 255 bytes."""
@@ -50,11 +51,15 @@ class How:
     chunk: int = 20_000
     """Updates between two checkpoints and lines of metrics."""
     evaluation: Evaluation = Evaluation()
+    held_out: float = HELD_OUT
+    """Part of each dataset's rows that is never drawn: on these a run is watched for memorising."""
 
     def check(self) -> None:
         for name in ("steps", "batch_size", "chunk"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not 0 <= self.held_out < 1:
+            raise BadInput(f"held_out is {self.held_out}; it must be at least 0 and below 1")
         self.evaluation.check()
 
 
@@ -100,6 +105,7 @@ class Planned:
             "batch_size": how.batch_size,
             "chunk": how.chunk,
             "evaluation": how.evaluation.record(),
+            "held_out": how.held_out,
         }
 
     @cached_property

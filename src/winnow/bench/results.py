@@ -56,6 +56,8 @@ class Result:
     """Its part of the time that its pack took in the call that finished it."""
     command: str = ""
     """What was typed in the call that finished it; nothing where it was planned from Python."""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    """What its own numbers said against it while it trained (`winnow.alarms`)."""
 
     @property
     def finished(self) -> bool:
@@ -110,7 +112,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("swept", "config", "dataset", "made_with", "metrics", "shares"), dict),
     "steps": int,
     "failure": (str, type(None)),
-    "rounds": list,
+    **dict.fromkeys(("rounds", "warnings"), list),
     "score": (int, float, type(None)),
     "seconds": (int, float),
 }

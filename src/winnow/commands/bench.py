@@ -33,6 +33,7 @@ def run(
     batch_size: int = 256,
     chunk: int = 20_000,
     evaluation: Evaluation = Evaluation(),  # noqa: B008
+    held_out: float = 0.01,
     sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FIELD=VALUE,…")] = (),
     environments: str = "",
     levels: str = "",
@@ -65,6 +66,7 @@ def run(
         batch_size: Rows drawn for each update.
         chunk: Updates between two checkpoints: what is lost at the most when the grid is killed.
         evaluation: When policies are played, and how much.
+        held_out: Part of each dataset's rows that is never drawn: on these runs are watched for memorising. 0: none.
         sweep: Train with each of these values of a setting: weighter.lambda_k=0.2,1. Several are combined. It holds
             for every run that has the setting.
         environments: Only these: hopper,ant.
@@ -91,7 +93,7 @@ def run(
         raise BadInput("--evaluation.keep: a grid keeps results, not policies; `winnow train` keeps both")
     if largest_pack is not None and largest_pack < 1:
         raise BadInput(f"--largest-pack is {largest_pack}; it must be at least 1")
-    how = plan.How(steps, batch_size, chunk, evaluation)
+    how = plan.How(steps, batch_size, chunk, evaluation, held_out)
     filters = _words(environments), _words(levels), _numbers(shares)
     asked, words = studies.divided(suite)
     named = suites.entries(words, rows=rows, version=version) if words or not asked else []

@@ -45,7 +45,7 @@ def report(
     from winnow.bench.studies import named
     from winnow.bench.study import PREFIX
     from winnow.files import write_text
-    from winnow.report import numbers, page, published, studies, tables
+    from winnow.report import doubts, numbers, page, published, studies, tables
     from winnow.report.runs import read
 
     chosen = named(study.removeprefix(PREFIX)) if study else None
@@ -64,7 +64,7 @@ def report(
     if wanted.keys() != {"--csv"}:
         lines = [] if chosen else numbers.lines(runs)
         if not wanted:
-            tables.show(lines, told)
+            tables.show(lines, told, [*doubts.weak_oracles(runs), *doubts.warned(runs)])
         if html or markdown or latex:
             rows = told[0].rows if chosen else numbers.rows(runs)
             if html:

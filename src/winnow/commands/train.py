@@ -52,6 +52,8 @@ class Options:
     """Go on with what the folder holds, bit for bit, after a crash or a Ctrl-C. Give the same words again."""
     largest_pack: int | None = None
     """Runs in one program at the most, where the device's memory asks for it."""
+    held_out: float = 0.01
+    """Part of each dataset's rows that is never drawn: on these the training is watched for memorising. 0: none."""
     log: tuple[str, ...] = ()
     """Where else metrics go: tensorboard, wandb."""
     evaluate: bool = True
@@ -152,6 +154,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         largest_pack=options.largest_pack,
         log=options.log,
         evaluate=options.evaluation if options.evaluate else None,
+        held_out=options.held_out,
     )
     summarise(trained, options.out)
 
@@ -205,9 +208,13 @@ def summarise(trained: Sequence[Any], out: Path) -> None:
         earned = [value for played in one.rounds if played.round for value in played.returns]
         numbers.append(f"{sum(earned) / len(earned):,.1f}" if earned else "")
         numbers.append("" if one.score is None else f"{one.score:.1f}")
-        table.add_row(one.run.name, f"{one.steps:,}", *numbers, one.failure or "trained")
+        state = one.failure or ("trained, with warnings" if one.warnings else "trained")
+        table.add_row(one.run.name, f"{one.steps:,}", *numbers, state)
     console = Console()
     console.print(table)
+    for one in trained:
+        for text in one.warnings:
+            console.print(f"warning: {one.run.name}: {text}", soft_wrap=True, highlight=False, markup=False)
     good = [one.run.name for one in trained if not one.failure]
     if good:
         console.print(f"next: winnow weights {out / good[-1]}.safetensors", soft_wrap=True, highlight=False)

@@ -88,7 +88,13 @@ def build(
     record = dataclasses.asdict(recipe) | {
         "name": title,
         "sources": [
-            {"label": label, "name": source.meta.name, "file": source.path, "fingerprint": source.fingerprint}
+            {
+                "label": label,
+                "name": source.meta.name,
+                "file": source.path,
+                "fingerprint": source.fingerprint,
+                "mean_return": float(source.returns.mean()),
+            }
             for label, source in ((low_label, low), (high_label, high))
         ],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,6 +61,8 @@ class Cell:
     failed: int
     published: float | None
     best: bool = False
+    warned: int = 0
+    """Runs that raised an alarm while they trained."""
 
     @property
     def mean(self) -> float | None:
@@ -171,13 +174,14 @@ def rows(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = publish
                 [run.score for run in same if run.score is not None],
                 sum(run.failure is not None for run in same),
                 paper(dataset, algorithm, label),
+                warned=sum(bool(run.warnings) for run in same),
             )
             for label in labels(some)
             if (same := [run for run in some if run.label == label])
         }
         one = some[0]
         best = _best(cells, resamples)
-        cells = {label: Cell(c.scores, c.failed, c.published, label == best) for label, c in cells.items()}
+        cells = {label: dataclasses.replace(cell, best=label == best) for label, cell in cells.items()}
         found.append(Row(suite, dataset, one.environment, one.level, one.share, algorithm, cells))
     return found
 

@@ -113,6 +113,7 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
         for name, value in usual.evaluation.record().items()
         if played.get(name, value) != value
     }
+    options |= {"held-out": str(asked["held_out"])} if asked["held_out"] != usual.held_out else {}
     options |= {"rows": str(rows)} if rows else {}
     options |= {"version": version} if version else {}
     swept: dict[str, dict[str, None]] = {}
@@ -130,7 +131,8 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
     if times * math.prod(map(len, swept.values())) > MOST_RUNS:
         return Command(text, 0, [], len(runs))
     try:
-        how = How(asked["steps"], asked["batch_size"], asked["chunk"], Evaluation(**played))
+        sizes = (asked["steps"], asked["batch_size"], asked["chunk"])
+        how = How(*sizes, Evaluation(**played), asked["held_out"])
         if study:
             entries = (
                 suites.entries(words, rows=rows, version=version)

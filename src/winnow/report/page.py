@@ -13,7 +13,7 @@ from typing import Any
 
 from winnow import __version__, figures, pages
 from winnow.figures import Band
-from winnow.report import gains, numbers, origin, published, study_page, tables
+from winnow.report import doubts, gains, numbers, origin, published, study_page, tables
 from winnow.report.blocks import iqms, picture, value
 from winnow.report.numbers import Line, Row
 from winnow.report.runs import Run, labels
@@ -56,6 +56,9 @@ def write(
         script_sum=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         folder=str(folder),
         counts=_counts(every),
+        weak_oracles=doubts.weak_oracles(every),
+        warned=doubts.warned(every),
+        warnings=_named(f"{run.name}: {text}" for run in every for text in run.warnings),
         short=_short(lines),
         comparable=published.comparable(every),
         label=published.LABEL,
@@ -253,6 +256,7 @@ def _row(row: Row, order: Sequence[str]) -> dict[str, Any]:
                 "spread": number(cell.spread) if cell else "",
                 "seeds": len(cell.scores) if cell else 0,
                 "failed": cell.failed if cell else 0,
+                "warned": cell.warned if cell else 0,
                 "best": bool(cell and cell.best),
                 "paper": number(cell.published) if cell else "",
             }

@@ -16,8 +16,10 @@ from winnow.data.names import VERSION, is_name, level, parse, suites
 from winnow.errors import BadInput
 from winnow.methods import METHODS
 
-PROTOCOL = ("format", "steps", "batch_size", "chunk", "evaluation")
+PROTOCOL = ("format", "steps", "batch_size", "chunk", "evaluation", "held_out")
 """Settings that all runs of a grid share: scores of runs in which they differ are not averaged."""
+EARLIER: dict[str, Any] = {"held_out": 0.0}
+"""What these were before results had them."""
 WORDS = {
     "steps": "{:,} updates",
     "batch_size": "batches of {:,}",
@@ -26,6 +28,7 @@ WORDS = {
     "evaluation.rounds": "{:,} rounds",
     "evaluation.spacing": "rounds {:,} updates apart",
     "evaluation.curve": "{:,} rounds on the curve",
+    "held_out": "{:.1%} of the rows held out",
 }
 
 FAMILIES = ("algorithm", "sampler", "weighter")
@@ -69,6 +72,8 @@ class Run:
     command: str
     """What was typed for it, where its result says so."""
     failure: str | None
+    warnings: tuple[str, ...]
+    """What its own numbers said against it while it trained."""
     score: float | None
     curve: Points
     """Scores while training."""
@@ -103,8 +108,11 @@ def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
 
 def _run(result: Result) -> Run:
     config = result.config
+    config = EARLIER | config
     asked = flat({name: config[name] for name in PROTOCOL})
-    if wrong := [name for name in WORDS if type(asked[name]) is not int]:
+    if type(asked["held_out"]) is not float:
+        raise ValueError("config.held_out is no part of the rows")
+    if wrong := [name for name in WORDS if name != "held_out" and type(asked[name]) is not int]:
         raise ValueError(f"config.{wrong[0]} is no whole number")
     if wrong := [name for name in FAMILIES if not isinstance(config[name], dict)]:
         raise ValueError(f"config.{wrong[0]} holds no settings")
@@ -148,6 +156,7 @@ def _run(result: Result) -> Run:
         made_with=dict(result.made_with),
         command=str(result.command),
         failure=None if result.failure is None else str(result.failure),
+        warnings=tuple(map(str, result.warnings)),
         score=None if result.score is None or result.failure is not None else float(result.score),
         curve=tuple((int(one["step"]), float(one["score"])) for one in result.rounds if one.get("score") is not None),
         ess=tuple((int(step), float(one)) for step, one in zip(steps, ess, strict=True)),
@@ -198,7 +207,7 @@ def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def protocol(run: Run) -> dict[str, Any]:
-    return {name: run.config.get(name) for name in PROTOCOL}
+    return {name: run.config.get(name, EARLIER.get(name)) for name in PROTOCOL}
 
 
 def _by_protocol(runs: list[Run]) -> list[Run]:

@@ -17,7 +17,7 @@ from winnow.report.studies import Group, Told, groups
 
 COLUMNS = (
     "suite", "dataset", "environment", "level", "share", "algorithm", "method", "swept", "label", "seed", "steps",
-    "score", "failure", "published", "data", "name", "id",
+    "score", "failure", "warnings", "published", "data", "name", "id",
 )  # fmt: skip
 """What `scores` says of each run."""
 HEAD = (
@@ -57,6 +57,7 @@ def scores(runs: Sequence[Run], paper: Paper = published.score) -> str:
             "share": "" if run.share is None else f"{run.share:g}",
             "swept": canonical(run.swept) if run.swept else "",
             "steps": run.config["steps"],
+            "warnings": "; ".join(run.warnings),
             "published": paper(run.dataset, run.algorithm, run.label),
         }
         writer.writerow(["" if said[name] is None else said[name] for name in COLUMNS])
@@ -102,7 +103,8 @@ def cell_text(cell: Cell) -> str:
         return "failed" if cell.failed else "–"
     spread = f" ± {number(cell.spread)}" if cell.spread is not None else ""
     failed = f", {cell.failed} failed" if cell.failed else ""
-    return f"{number(cell.mean)}{spread} ({len(cell.scores)}{failed})"
+    warned = f", {cell.warned} with warnings" if cell.warned else ""
+    return f"{number(cell.mean)}{spread} ({len(cell.scores)}{failed}{warned})"
 
 
 def notes(lines: Sequence[Line]) -> list[str]:
@@ -282,12 +284,17 @@ _LATEX = Form(
 # ---------------------------------------------------------------------------------------------------- the terminal
 
 
-def show(lines: Sequence[Line], studies: Sequence[Told] = ()) -> None:
-    """The IQMs, on the terminal: a table for each suite. And of studies what they ask, and theirs."""
+def show(lines: Sequence[Line], studies: Sequence[Told] = (), doubts: Sequence[str] = ()) -> None:
+    """The IQMs, on the terminal: a table for each suite. And of studies what they ask, and theirs. `doubts` come first:
+    what speaks against the numbers."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
+    for text in doubts:
+        console.print(Text(text, style="bold"))
+    if doubts:
+        console.print()
     _show(console, lines)
     for one in studies:
         console.print(Text(f"study {one.study.name}: {' '.join(about(one))}"))
