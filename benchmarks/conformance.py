@@ -1,11 +1,14 @@
 """winnow beside d3rlpy: both train on the same rows with the same settings, and their curves are compared.
 
-    python benchmarks/conformance.py run --out results/conformance/curves [--updates 12000] [--seeds 5] [--shard 1/2]
-    python benchmarks/conformance.py table results/conformance/curves
+    python benchmarks/conformance.py run --out FOLDER [--updates 20000] [--seeds 5] [--sides winnow d3rlpy]
+    python benchmarks/conformance.py gather FOLDER --json results/conformance/curves.json
+    python benchmarks/conformance.py table results/conformance/curves.json
 
-Each run leaves a small JSON file and is not done again. A twentieth of the episodes is held out of both. What d3rlpy
-does otherwise than the authors is set as the authors have it where it has an option: networks begin with winnow's
-parameters, IQL's policy has a falling learning rate and a log-std of 0 to begin with, CQL has no learned penalty.
+Each run leaves a small JSON file and is not done again; several processes may share the folder. A twentieth of the
+episodes is held out of both. winnow trains the seeds of a dataset as one pack: `winnow` in float32, `winnow-half` in
+the half floats of its GPU kernels. Where d3rlpy has an option, it is set as the authors have it: networks begin with
+winnow's parameters, IQL's policy has a falling learning rate and a log-std of 0 to begin with, CQL has no learned
+penalty.
 
 What stays different in d3rlpy 2.8: the last step of a cut episode is dropped; IQL's Q and V learn together, so that Q
 reads the V of the update before; IQL's log-std is bounded by a sigmoid; CQL backs up the policy's mean action, learns
@@ -16,12 +19,14 @@ deterministic, and winnow's is Gaussian.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,13 +35,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow import games
+from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import reward_transform
-from winnow.data.sources import open_dataset
 from winnow.envs import normalised
+from winnow.files import write_text
+from winnow.locks import Taken, locked
 from winnow.methods import make_algorithm
 from winnow.nets import twins
 from winnow.pack import Pack
+from winnow.programs import Precision
 from winnow.runs import Run
 from winnow.samplers import Uniform
 from winnow.types import Batch
@@ -48,7 +56,9 @@ SETS = tuple(
     for kind in ("expert", "random-expert-10%")
     for place in ("hopper", "walker2d", "halfcheetah")
 )
-SIDES = ("winnow", "d3rlpy")
+SIDES = ("winnow", "winnow-half", "d3rlpy")
+PAIRS = (("winnow", "d3rlpy"), ("winnow-half", "winnow"))
+"""What is compared: the reference with the peer, and half floats with the reference."""
 BATCH = 256
 CQL_PART = 3
 """CQL, the slowest, has a third of the updates."""
@@ -64,40 +74,41 @@ HELD_OUT = 20
 
 class Data(NamedTuple):
     train: Dataset
-    seen: Any
-    """Some rows of the training data."""
-    unseen: Any
-    """Some rows of the episodes that are held out."""
+    looked_at: dict[str, Any]
+    """Some rows of the training data (seen), and some of the episodes that are held out (unseen)."""
 
 
 def opened(name: str) -> Data:
-    whole = open_dataset(name)
+    whole = open_named(name, make=True)
     held = np.arange(len(whole.episodes)) % HELD_OUT == HELD_OUT - 1
     train, rest = whole.select(np.flatnonzero(~held)), whole.select(np.flatnonzero(held))
     rng = np.random.default_rng(0)
-    return Data(train, *(part.rows(rng.integers(0, len(part), ROWS)) for part in (train, rest)))
+    parts = {"seen": train, "unseen": rest}
+    return Data(train, {where: part.rows(rng.integers(0, len(part), ROWS)) for where, part in parts.items()})
 
 
 class Learner(NamedTuple):
-    """One side in training."""
+    """One side in training: a run for each of its seeds."""
 
     advance: Callable[[int], None]
-    look: Callable[[], dict[str, float]]
-    act: Callable[[np.ndarray], np.ndarray]
-    """Raw observations to actions."""
+    look: Callable[[], list[dict[str, float]]]
+    """The quantities of a curve, for each run."""
+    act: games.Act
 
 
 # ---------------------------------------------------------------------------------------------------- winnow
 
 
-def winnow_side(algorithm: str, data: Data, seed: int, updates: int) -> Learner:
+def winnow_side(algorithm: str, data: Data, seeds: Sequence[int], updates: int, precision: Precision) -> Learner:
     learner: Any = make_algorithm(algorithm, data.train)
-    pack = Pack([Run(data.train, learner, Uniform(), NoWeights(), seed)], updates, BATCH)
+    runs = [Run(data.train, learner, Uniform(), NoWeights(), seed) for seed in seeds]
+    pack = Pack(runs, updates, BATCH, precision=precision)
     lane, _ = pack.lane(0)
     like = Batch(*[jnp.zeros(())] * 10)  # `inspect` reads observations and actions
     shift, scale = np.asarray(lane.shift), np.asarray(lane.scale)
 
     @jax.jit
+    @partial(jax.vmap, in_axes=(0, None, None))
     def values(state: Any, obs: Any, action: Any) -> dict[str, Any]:
         found = {"error": jnp.sum((learner.act(state, obs) - action) ** 2, axis=-1)}
         if algorithm != "bc":
@@ -105,12 +116,24 @@ def winnow_side(algorithm: str, data: Data, seed: int, updates: int) -> Learner:
         inspected = learner.inspect(state, like._replace(obs=obs, action=action))
         return found | {name: inspected[name] for name in SHARED[algorithm]}
 
-    def look() -> dict[str, float]:
-        _, now = pack.lane(0)
-        return _both(data, lambda rows: values(now.algorithm, (rows.obs - shift) / scale, rows.action))
+    policy = jax.jit(jax.vmap(learner.act))
 
-    def act(obs: np.ndarray) -> np.ndarray:
-        return np.asarray(learner.act(pack.lane(0)[1].algorithm, (obs - shift) / scale))
+    def look() -> list[dict[str, float]]:
+        states = pack.learners.algorithm
+        with jax.default_matmul_precision("float32"):
+            every = {
+                where: jax.device_get(values(states, (rows.obs - shift) / scale, rows.action))
+                for where, rows in data.looked_at.items()
+            }
+        return [
+            means({where: {name: value[i] for name, value in every[where].items()} for where in every})
+            for i in range(len(seeds))
+        ]
+
+    def act(obs: np.ndarray, runs: slice) -> np.ndarray:
+        states = jax.tree.map(lambda leaf: leaf[runs], pack.learners.algorithm)
+        with jax.default_matmul_precision("float32"):
+            return np.asarray(policy(states, (obs - shift) / scale))
 
     return Learner(pack.advance, look, act)
 
@@ -175,7 +198,10 @@ def d3rlpy_side(algorithm: str, data: Data, seed: int, updates: int, device: str
     def act(obs: np.ndarray) -> np.ndarray:
         return impl.policy(scaled(obs)).squashed_mu.cpu().numpy()
 
-    return Learner(advance, lambda: _both(data, values), act)
+    def look() -> list[dict[str, float]]:
+        return [means({where: values(rows) for where, rows in data.looked_at.items()})]
+
+    return Learner(advance, look, lambda obs, _: act(obs[0])[None])
 
 
 def d3rlpy_config(algorithm: str, train: Dataset, updates: int) -> Any:
@@ -251,41 +277,49 @@ def begin_alike(learner: Any, algorithm: str, train: Dataset, seed: int) -> None
 # -------------------------------------------------------------------------------------------------- running
 
 
-def _both(data: Data, values: Callable[[Any], dict[str, Any]]) -> dict[str, float]:
+def means(values: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Means over rows that were trained on, and over rows that were held out."""
-    found = {}
-    for where, rows in (("seen", data.seen), ("unseen", data.unseen)):
-        found |= {f"{name}, {where}": float(np.mean(value)) for name, value in values(rows).items()}
-    return found
+    return {
+        f"{name}, {where}": float(np.mean(value))
+        for where, columns in values.items()
+        for name, value in columns.items()
+    }
 
 
-def one_run(side: str, algorithm: str, name: str, seed: int, updates: int, device: str | None = None) -> dict[str, Any]:
+def train(
+    side: str, algorithm: str, name: str, seeds: Sequence[int], updates: int, device: str | None = None
+) -> list[dict[str, Any]]:
+    """One side's runs of an algorithm on a dataset, as results: one for each seed."""
     data = opened(name)
-    if side == "winnow":
-        learner = winnow_side(algorithm, data, seed, updates)
+    if side == "d3rlpy":
+        learner = d3rlpy_side(algorithm, data, seeds[0], updates, device)
     else:
-        learner = d3rlpy_side(algorithm, data, seed, updates, device)
-    curve, began = [{"update": 0} | learner.look()], time.monotonic()
+        learner = winnow_side(algorithm, data, seeds, updates, "half" if side == "winnow-half" else "float32")
+    curve, began = [[{"update": 0} | point for point in learner.look()]], time.monotonic()
     for number in range(1, LOOKS + 1):
         learner.advance(updates // LOOKS)
-        curve.append({"update": number * (updates // LOOKS)} | learner.look())
+        curve.append([{"update": number * (updates // LOOKS)} | point for point in learner.look()])
     seconds = time.monotonic() - began
     environment = str(data.train.meta.environment)
-    played = games.play(environment, lambda obs, _: learner.act(obs[0])[None], [seed], EPISODES, processes=1)
-    score = normalised(environment, played.returns[0])
-    assert score is not None
-    return {
-        "side": side,
-        "algorithm": algorithm,
-        "dataset": name,
-        "seed": seed,
-        "updates": updates,
-        "curve": curve,
-        "returns": played.returns[0].tolist(),
-        "score": float(score.mean()),
-        "source": float(normalised(environment, source_return(data.train)).mean()),  # pyright: ignore
-        "updates/s": updates / seconds,
-    }
+    played = games.play(environment, learner.act, list(seeds), EPISODES, processes=1)
+    scores: Any = normalised(environment, played.returns)
+    source: Any = normalised(environment, source_return(data.train))
+    return [
+        {
+            "side": side,
+            "algorithm": algorithm,
+            "dataset": name,
+            "fingerprint": data.train.fingerprint,
+            "seed": seed,
+            "updates": updates,
+            "curve": [points[i] for points in curve],
+            "returns": played.returns[i].tolist(),
+            "score": float(scores[i].mean()),
+            "source": float(source.mean()),
+            "updates/s": len(seeds) * updates / seconds,
+        }
+        for i, seed in enumerate(seeds)
+    ]
 
 
 def source_return(train: Dataset) -> np.ndarray:
@@ -294,54 +328,77 @@ def source_return(train: Dataset) -> np.ndarray:
     return np.array([max(part.mean() for part in means if len(part))])
 
 
-def run_all(words: argparse.Namespace) -> None:
-    number, count = map(int, words.shard.split("/"))
-    plan: list[Any] = list(itertools.product(range(words.seeds), words.algorithms, words.sets, words.sides))
-    words.out.mkdir(parents=True, exist_ok=True)
-    for seed, algorithm, name, side in plan[number - 1 :: count]:
-        updates = words.updates // CQL_PART if algorithm == "cql" else words.updates
-        path = words.out / f"{side}.{algorithm}.{name}.{seed}.json"
-        if path.exists():
-            continue
-        found = one_run(side, algorithm, name, seed, updates, words.device)
-        path.write_text(json.dumps(found) + "\n")
-        print(f"{path.stem}: score {found['score']:.1f}, {found['updates/s']:.0f} updates/s", flush=True)
+def run_all(options: argparse.Namespace) -> None:
+    """Do what has no result yet, the first seed of everything first."""
+    seeds = [(seed,) for seed in range(options.seeds)]
+    groups = {side: seeds if side == "d3rlpy" else [tuple(range(options.seeds))] for side in options.sides}
+    plan = [
+        (side, algorithm, name, group)
+        for number in range(options.seeds)
+        for algorithm, name, side in itertools.product(options.algorithms, options.sets, options.sides)
+        for group in groups[side][number : number + 1]
+    ]
+    options.out.mkdir(parents=True, exist_ok=True)
+    for side, algorithm, name, group in plan:
+        stem = f"{side}.{algorithm}.{name}"
+        paths = [options.out / f"{stem}.{seed}.json" for seed in group]
+        with contextlib.suppress(Taken), locked(options.out / f"{stem}.{group[0]}.lock"):
+            if all(path.exists() for path in paths):
+                continue
+            updates = options.updates // CQL_PART if algorithm == "cql" else options.updates
+            results = train(side, algorithm, name, group, updates, options.device)
+            for path, result in zip(paths, results, strict=True):
+                write_text(path, json.dumps(result) + "\n")
+            scores = ", ".join(f"{result['score']:.1f}" for result in results)
+            print(f"{stem}: scores {scores}; {results[0]['updates/s']:.0f} updates/s", flush=True)
+
+
+def gather(folder: Path) -> list[dict[str, Any]]:
+    """The results of a folder, in the order of their names."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 # ------------------------------------------------------------------------------------------------------ table
 
 
-def table(folder: Path) -> list[dict[str, Any]]:
-    """For each algorithm, set and quantity both sides' means at the end, and an interval of their difference."""
-    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+def table(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each pair of sides, algorithm, set and quantity both means at the end, and an interval of their difference.
+
+    Only runs on the same rows are compared.
+    """
     lines = []
-    for algorithm, name in itertools.product(ALGORITHMS, SETS):
-        sides = {
-            side: [r for r in runs if (r["side"], r["algorithm"], r["dataset"]) == (side, algorithm, name)]
-            for side in SIDES
-        }
-        if not all(sides.values()):
-            continue
-        quantities = [key for key in sides["winnow"][0]["curve"][-1] if key != "update"]
-        for quantity in ["score", *quantities]:
-            ours, theirs = (np.array([_last(run, quantity) for run in sides[side]]) for side in SIDES)
-            low, high = difference(ours, theirs)
-            lines.append(
-                {
-                    "algorithm": algorithm,
-                    "dataset": name,
-                    "quantity": quantity,
-                    "winnow": float(ours.mean()),
-                    "d3rlpy": float(theirs.mean()),
-                    "seeds": [len(ours), len(theirs)],
-                    "low": low,
-                    "high": high,
-                }
-            )
+    for pair, algorithm, name in itertools.product(PAIRS, ALGORITHMS, SETS):
+        mine = [run for run in runs if (run["algorithm"], run["dataset"]) == (algorithm, name)]
+        for rows in sorted({run["fingerprint"] for run in mine}):
+            sides = [[run for run in mine if (run["side"], run["fingerprint"]) == (side, rows)] for side in pair]
+            if min(map(len, sides)) > 1:
+                lines += compared(pair, sides)
     return lines
 
 
-def _last(run: dict[str, Any], quantity: str) -> float:
+def compared(pair: Sequence[str], sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """A line for each quantity of two sides."""
+    example, lines = sides[0][0], []
+    for quantity in ["score", *(key for key in example["curve"][-1] if key != "update")]:
+        first, second = (np.array([_last(run, quantity) for run in side]) for side in sides)
+        low, high = difference(first, second)
+        lines.append(
+            {
+                "sides": list(pair),
+                "algorithm": example["algorithm"],
+                "dataset": example["dataset"],
+                "updates": example["updates"],
+                "quantity": quantity,
+                "means": [float(first.mean()), float(second.mean())],
+                "seeds": [len(first), len(second)],
+                "low": low,
+                "high": high,
+            }
+        )
+    return lines
+
+
+def _last(run: Mapping[str, Any], quantity: str) -> float:
     return run["score"] if quantity == "score" else run["curve"][-1][quantity]
 
 
@@ -357,27 +414,31 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
-    runs = parts.add_parser("run")
+    runs = parts.add_parser("run", help="train what has no result yet")
     runs.add_argument("--out", type=Path, required=True)
-    runs.add_argument("--updates", type=int, default=12_000, help="of each run; a third of them with CQL")
+    runs.add_argument("--updates", type=int, default=20_000, help="of each run; a third of them with CQL")
     runs.add_argument("--seeds", type=int, default=5)
     runs.add_argument("--algorithms", nargs="+", default=ALGORITHMS, choices=ALGORITHMS)
     runs.add_argument("--sets", nargs="+", default=SETS)
-    runs.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES)
+    runs.add_argument("--sides", nargs="+", default=("winnow", "d3rlpy"), choices=SIDES)
     runs.add_argument("--device", help="where d3rlpy trains, say cuda:0; without it on the CPU")
-    runs.add_argument("--shard", default="1/1", help="every so manieth run, for several processes side by side")
-    shown = parts.add_parser("table")
-    shown.add_argument("folder", type=Path)
-    words = parser.parse_args()
-    if words.part == "run":
-        run_all(words)
-        return
-    for line in table(words.folder):
-        mark = "" if line["low"] <= 0 <= line["high"] else "  differs"
-        print(
-            f"{line['algorithm']:6} {line['dataset']:36} {line['quantity']:14} {line['winnow']:10.3f} "
-            f"{line['d3rlpy']:10.3f}  [{line['low']:.3f}, {line['high']:.3f}]{mark}"
-        )
+    gathered = parts.add_parser("gather", help="put the results of a folder into one file")
+    gathered.add_argument("folder", type=Path)
+    gathered.add_argument("--json", type=Path, required=True)
+    shown = parts.add_parser("table", help="show the differences and their intervals")
+    shown.add_argument("json", type=Path)
+    options = parser.parse_args()
+    if options.part == "run":
+        run_all(options)
+    elif options.part == "gather":
+        write_text(options.json, "[\n" + ",\n".join(map(json.dumps, gather(options.folder))) + "\n]\n")
+    else:
+        for line in table(json.loads(options.json.read_text())):
+            mark = "" if line["low"] <= 0 <= line["high"] else "  differs"
+            print(
+                f"{' − '.join(line['sides']):20} {line['algorithm']:6} {line['dataset']:36} {line['quantity']:14} "
+                f"{line['means'][0]:10.3f} {line['means'][1]:10.3f}  [{line['low']:.3f}, {line['high']:.3f}]{mark}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How many updates are enough? Each algorithm on pure expert pools and on mixtures with a tenth of the expert's rows.
+"""How many updates are enough? An algorithm on pure pools and on mixtures with a tenth of an expert's rows.
 
-    python experiments/updates/train.py iql --environments hopper,walker2d --out DIR [--steps 1000000] [--seeds 2]
+    python experiments/as_published/updates.py iql --out DIR [--steps 1000000] [--seeds 2] [--environments hopper]
 
-Trains with uniform samples on ENV-expert, and with uniform samples, with AW and with the oracle on
-ENV-random-expert-10%. Scores along the way show where the curves level off, and the pure pools show what the algorithm
-earns of its source's own return. WINNOW_PRECISION says in which numbers networks multiply. Called again, it does only
-what is missing. `winnow report DIR` shows the results.
+Trains with uniform samples on ENV-expert (and on halfcheetah-medium), and with AW and with the oracle on
+ENV-random-expert-10%. Scores along the way show where the curves level off, and the pure pools show how much of its
+source's own return the algorithm earns. WINNOW_PRECISION sets the numbers in which networks multiply. Called again, it
+does only what is missing. `winnow report DIR` shows the results.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from winnow.bench import local, plan, suites
 from winnow.commands.data import bar
 from winnow.evaluation import Evaluation
 
-EVALUATION = Evaluation(episodes=10, rounds=3, spacing=10_000, curve=9)
+EVALUATION = Evaluation(episodes=5, rounds=3, spacing=10_000, curve=19)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algorithm", choices=suites.ALGORITHMS)
     parser.add_argument("--environments", default="hopper,walker2d,halfcheetah")
-    parser.add_argument("--methods", default="uniform,aw,best-source", help="on the mixtures; none: pure pools alone")
+    parser.add_argument("--methods", default="aw,best-source", help="on the mixtures; none: pure pools alone")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, help="a trial with fewer rows")
@@ -33,7 +33,9 @@ def main() -> None:
     options = parser.parse_args()
     environments = options.environments.split(",")
     how = plan.How(options.steps, chunk=options.chunk, evaluation=EVALUATION)
-    pools = suites.entries([f"{environment}-expert" for environment in environments], rows=options.rows)
+    names = [f"{environment}-expert" for environment in environments]
+    names += ["halfcheetah-medium"] if "halfcheetah" in environments else []
+    pools = suites.entries(names, rows=options.rows)
     runs = plan.grid(pools, [options.algorithm], ["uniform"], options.seeds, how)
     if options.methods != "none":
         names = [f"{environment}-random-expert-10%" for environment in environments]

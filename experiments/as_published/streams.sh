@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Everything of protocol.md on one machine with a GPU, side by side.
+#
+#     WORK=folder experiments/as_published/streams.sh start            begin all streams in the background
+#     WORK=folder experiments/as_published/streams.sh wait SECONDS     until all are done, or for so long
+#     WORK=folder experiments/as_published/streams.sh gather OUT       pack what there is so far into OUT
+#
+# $SPEED (seconds, 0 for none) is measured first, alone on the GPU. For trials: $ROWS, $STEPS, $LONG, $SEEDS, $UPDATES,
+# $SETS, and on a machine without a GPU PRECISION=default SIDES=winnow. Called again after it was killed, `start` goes on
+# where it stopped.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export WORK PYTHON=${PYTHON:-python3} WINNOW_DATA MUJOCO_GL=disable PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+WORK=$(realpath -m "${WORK:?name a folder: WORK=folder experiments/as_published/streams.sh …}")
+WINNOW_DATA=${WINNOW_DATA:-$WORK/data}
+STEPS=${STEPS:-200000} LONG=${LONG:-1000000} SEEDS=${SEEDS:-5} UPDATES=${UPDATES:-12000} SPEED=${SPEED:-50}
+PEERS=${PEERS:-8} # processes that train d3rlpy
+ALGORITHMS=${ALGORITHMS:-iql cql} # what d3rlpy trains here
+few=${ROWS:+--rows $ROWS}
+POOLS="hopper-random hopper-expert walker2d-random walker2d-expert halfcheetah-random halfcheetah-expert halfcheetah-medium"
+mkdir -p "$WORK/done" "$WORK/logs"
+
+stream() { # NAME COMMAND…: in the background, in a session of its own, so that it outlives this shell
+  local name=$1
+  shift
+  rm -f "$WORK/done/$name"
+  setsid bash -c 'name=$1; shift; date +%T; "$@" || echo "failed: $?"; date +%T; touch "$WORK/done/$name"' _ "$name" "$@" \
+    > "$WORK/logs/$name.log" 2>&1 < /dev/null &
+}
+
+ready() { # NAME…: wait for these to be done
+  local name
+  for name; do until [ -e "$WORK/done/$name" ]; do sleep 0.5; done; done
+}
+
+# ------------------------------------------------------------------------------------------- what streams do
+
+speed() {
+  if [ "$SPEED" != 0 ]; then
+    "$PYTHON" benchmarks/accelerator.py --mixtures 2 --largest 256 --seconds 4 --limit "$SPEED" --json "$WORK/speed.json"
+  fi
+}
+
+pool() { nice -n 10 "$PYTHON" -m winnow.cli data make "$1${ROWS:+@$ROWS}"; }
+
+pools() {
+  local name
+  for name in $POOLS; do
+    pool "$name"
+    touch "$WORK/done/pool.$name"
+  done
+}
+
+grid() { # FOLDER ENVIRONMENTS SUITES OPTIONS…
+  local folder=$1 environments=$2 suites=$3
+  shift 3
+  # shellcheck disable=SC2086
+  "$PYTHON" -m winnow.cli bench run $suites --levels expert --shares 10 --environments "$environments" --algorithms iql \
+    --seeds "$SEEDS" --steps "$STEPS" --chunk 20000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10 \
+    --evaluation.spacing 10000 --out "$WORK/$folder" $few "$@"
+}
+
+iql_grid() { # NAME ENVIRONMENTS POOLS…
+  local name=$1 environments=$2
+  shift 2
+  ready speed "$@"
+  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.15 WINNOW_CORES=4
+  grid "grid-$name" "$environments" "mixed diverse" --methods uniform,aw,dw-uniform,dw-aw,best-source
+  grid "range-$name" "$environments" diverse --methods aw,dw-aw --sweep algorithm.reward_scaling=stored-range
+}
+
+updates() { # ALGORITHM POOLS…
+  local algorithm=$1
+  shift
+  ready speed "$@"
+  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.12 WINNOW_CORES=3
+  # shellcheck disable=SC2086
+  WINNOW_PRECISION=${PRECISION:-half} "$PYTHON" experiments/as_published/updates.py "$algorithm" --steps "$LONG" \
+    --out "$WORK/updates-$algorithm" $few
+}
+
+curves() { # OPTIONS…: runs of benchmarks/conformance.py
+  # shellcheck disable=SC2086
+  "$PYTHON" benchmarks/conformance.py run --out "$WORK/curves" --updates "$UPDATES" ${SETS:+--sets $SETS} "$@"
+}
+
+ours() { # ALGORITHMS…
+  ready speed pools
+  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.05 WINNOW_CORES=2
+  # shellcheck disable=SC2086
+  curves --sides ${SIDES:-winnow winnow-half} --algorithms "$@"
+}
+
+peer() {
+  ready pools
+  export JAX_PLATFORMS=cpu WINNOW_CORES=1
+  # shellcheck disable=SC2086
+  curves --sides d3rlpy --algorithms $ALGORITHMS
+}
+
+# ---------------------------------------------------------------------------------------------------- verbs
+
+start() {
+  if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control -d || true; fi
+  local number
+  rm -f "$WORK"/done/*
+  stream speed "$0" do speed
+  stream pools "$0" do pools
+  stream iql-hopper "$0" do iql_grid hopper hopper pool.hopper-random pool.hopper-expert
+  stream iql-others "$0" do iql_grid others walker2d,halfcheetah pool.walker2d-random pool.walker2d-expert \
+    pool.halfcheetah-random pool.halfcheetah-expert
+  for algorithm in cql td3bc iql; do stream "updates-$algorithm" "$0" do updates "$algorithm" pools; done
+  stream ours-1 "$0" do ours iql cql
+  stream ours-2 "$0" do ours td3bc bc
+  for number in $(seq "$PEERS"); do stream "peer-$number" nice -n 15 "$0" do peer; done
+}
+
+all_done() {
+  local log
+  for log in "$WORK"/logs/*.log; do [ -e "$WORK/done/$(basename "$log" .log)" ] || return 1; done
+}
+
+wait_for() {
+  local until=$((SECONDS + $1)) next=$SECONDS
+  while [ $SECONDS -lt "$until" ] && ! all_done; do
+    if [ $SECONDS -ge $next ]; then
+      next=$((SECONDS + 60))
+      echo "$(date +%T) results: $(find "$WORK" -path '*/results/*.json' | wc -l) runs, $(find "$WORK/curves" -name '*.json' 2> /dev/null | wc -l) curves"
+    fi
+    sleep 1
+  done
+}
+
+gather() {
+  local out=$1
+  mkdir -p "$out"
+  "$PYTHON" - "$WORK" "$out" << 'PYTHON'
+import pathlib, sys, tarfile
+work, out = map(pathlib.Path, sys.argv[1:])
+wanted = [p for p in sorted(work.rglob("*")) if p.is_file() and (
+    p.parent.name in ("results", "curves", "logs") and p.suffix in (".json", ".log")
+    or p.name in ("speed.json", "metrics.jsonl", "returns.jsonl") or p.parent.parent.name == "work" and p.name == "config.json")]
+with tarfile.open(out / "results.tar.gz", "w:gz") as file:
+    for path in wanted:
+        file.add(path, path.relative_to(work))
+print(len(wanted), "files,", (out / "results.tar.gz").stat().st_size, "bytes")
+PYTHON
+}
+
+case ${1:-} in
+  start) start ;;
+  wait) wait_for "${2:?seconds}" ;;
+  gather) gather "${2:?a folder}" ;;
+  do) shift; "$@" ;;
+  *) echo "say start, wait SECONDS or gather OUT" >&2; exit 2 ;;
+esac
