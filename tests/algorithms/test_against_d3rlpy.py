@@ -82,10 +82,10 @@ def columns() -> dict[str, np.ndarray]:
     """Rows of all updates. A tenth are terminals."""
     rng = np.random.default_rng(0)
     return {
-        "obs": rng.normal(size=(UPDATES, ROWS, OBS)),
+        "obs": rng.normal(0, 3, (UPDATES, ROWS, OBS)),
         "action": rng.uniform(-0.99, 0.99, (UPDATES, ROWS, ACTION)),
         "reward": rng.normal(size=(UPDATES, ROWS)),
-        "next_obs": rng.normal(size=(UPDATES, ROWS, OBS)),
+        "next_obs": rng.normal(0, 3, (UPDATES, ROWS, OBS)),
         "terminal": (rng.random((UPDATES, ROWS)) < 0.1).astype(np.float64),
     }
 
