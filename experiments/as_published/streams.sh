@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Everything of protocol.md on one machine with a GPU, side by side.
 #
-#     WORK=folder experiments/as_published/streams.sh start            begin all streams in the background
+#     WORK=folder experiments/as_published/streams.sh start [PART…]    begin these streams in the background, or all
 #     WORK=folder experiments/as_published/streams.sh wait SECONDS     until all are done, or for so long
 #     WORK=folder experiments/as_published/streams.sh gather OUT       pack what there is so far into OUT
+#
+# Parts: `grid` is sections 1 and 2 of the protocol, `updates` section 3, `ours` and `peers` the two sides of section 4.
+# Results of `peers` and `ours` may come from two machines: only runs on the same rows are compared.
 #
 # $SPEED (seconds, 0 for none) is measured first, alone on the GPU. For trials: $ROWS, $STEPS, $LONG, $SEEDS, $UPDATES,
 # $SETS, and on a machine without a GPU PRECISION=default SIDES=winnow. Called again after it was killed, `start` goes on
@@ -17,7 +20,8 @@ STEPS=${STEPS:-200000} LONG=${LONG:-1000000} SEEDS=${SEEDS:-5} UPDATES=${UPDATES
 PEERS=${PEERS:-8} # processes that train d3rlpy
 ALGORITHMS=${ALGORITHMS:-iql cql} # what d3rlpy trains here
 few=${ROWS:+--rows $ROWS}
-POOLS="hopper-random hopper-expert walker2d-random walker2d-expert halfcheetah-random halfcheetah-expert halfcheetah-medium"
+POOLS="hopper-random hopper-expert walker2d-random walker2d-expert halfcheetah-random halfcheetah-expert"
+PARTS="grid updates ours peers"
 mkdir -p "$WORK/done" "$WORK/logs"
 
 stream() { # NAME COMMAND…: in the background, in a session of its own, so that it outlives this shell
@@ -56,17 +60,15 @@ grid() { # FOLDER ENVIRONMENTS SUITES OPTIONS…
   shift 3
   # shellcheck disable=SC2086
   "$PYTHON" -m winnow.cli bench run $suites --levels expert --shares 10 --environments "$environments" --algorithms iql \
-    --seeds "$SEEDS" --steps "$STEPS" --chunk 20000 --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10 \
-    --evaluation.spacing 10000 --out "$WORK/$folder" $few "$@"
+    --seeds "$SEEDS" --steps "$STEPS" --chunk $((STEPS / 10)) --evaluation.rounds 3 --evaluation.curve 3 --evaluation.episodes 10 \
+    --evaluation.spacing $((STEPS / 20)) --out "$WORK/$folder" $few "$@"
 }
 
-iql_grid() { # NAME ENVIRONMENTS POOLS…
-  local name=$1 environments=$2
-  shift 2
-  ready speed "$@"
-  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.15 WINNOW_CORES=4
-  grid "grid-$name" "$environments" "mixed diverse" --methods uniform,aw,dw-uniform,dw-aw,best-source
-  grid "range-$name" "$environments" diverse --methods aw,dw-aw --sweep algorithm.reward_scaling=stored-range
+iql_grid() { # ENVIRONMENT
+  ready speed "pool.$1-random" "pool.$1-expert"
+  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.15 WINNOW_CORES=${CORES:-3}
+  grid "grid-$1" "$1" "mixed diverse" --methods uniform,aw,dw-uniform,dw-aw,best-source
+  grid "range-$1" "$1" diverse --methods aw,dw-aw --sweep algorithm.reward_scaling=stored-range
 }
 
 updates() { # ALGORITHM POOLS…
@@ -100,19 +102,24 @@ peer() {
 
 # ---------------------------------------------------------------------------------------------------- verbs
 
-start() {
+start() { # PARTS…
   if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control -d || true; fi
-  local number
-  rm -f "$WORK"/done/*
+  rm -f "$WORK"/done/* "$WORK"/logs/*
   stream speed "$0" do speed
   stream pools "$0" do pools
-  stream iql-hopper "$0" do iql_grid hopper hopper pool.hopper-random pool.hopper-expert
-  stream iql-others "$0" do iql_grid others walker2d,halfcheetah pool.walker2d-random pool.walker2d-expert \
-    pool.halfcheetah-random pool.halfcheetah-expert
-  for algorithm in cql td3bc iql; do stream "updates-$algorithm" "$0" do updates "$algorithm" pools; done
-  stream ours-1 "$0" do ours iql cql
-  stream ours-2 "$0" do ours td3bc bc
-  for number in $(seq "$PEERS"); do stream "peer-$number" nice -n 15 "$0" do peer; done
+  local part name
+  for part; do
+    case $part in
+      grid) for name in hopper walker2d halfcheetah; do stream "iql-$name" "$0" do iql_grid "$name"; done ;;
+      updates) for name in cql td3bc iql; do stream "updates-$name" "$0" do updates "$name" pools; done ;;
+      ours)
+        stream ours-1 "$0" do ours iql cql
+        stream ours-2 "$0" do ours td3bc bc
+        ;;
+      peers) for name in $(seq "$PEERS"); do stream "peer-$name" nice -n 15 "$0" do peer; done ;;
+      *) echo "a part must be one of $PARTS, got $part" >&2; exit 2 ;;
+    esac
+  done
 }
 
 all_done() {
@@ -148,7 +155,11 @@ PYTHON
 }
 
 case ${1:-} in
-  start) start ;;
+  start)
+    shift
+    # shellcheck disable=SC2086
+    [ $# -gt 0 ] || set -- $PARTS
+    start "$@" ;;
   wait) wait_for "${2:?seconds}" ;;
   gather) gather "${2:?a folder}" ;;
   do) shift; "$@" ;;
