@@ -64,11 +64,11 @@ grid() { # FOLDER ENVIRONMENTS SUITES OPTIONS…
     --evaluation.spacing $((STEPS / 20)) --out "$WORK/$folder" $few "$@"
 }
 
-iql_grid() { # ENVIRONMENT
+iql_grid() { # ENVIRONMENT NAME METHODS METHOD: these on both kinds of set, and one with the range of stored fragments
   ready speed "pool.$1-random" "pool.$1-expert"
-  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.15 WINNOW_CORES=${CORES:-3}
-  grid "grid-$1" "$1" "mixed diverse" --methods uniform,aw,dw-uniform,dw-aw,best-source
-  grid "range-$1" "$1" diverse --methods aw,dw-aw --sweep algorithm.reward_scaling=stored-range
+  export XLA_PYTHON_CLIENT_MEM_FRACTION=0.14 WINNOW_CORES=${CORES:-3}
+  grid "grid-$1-$2" "$1" "mixed diverse" --methods "$3"
+  grid "range-$1-$2" "$1" diverse --methods "$4" --sweep algorithm.reward_scaling=stored-range
 }
 
 updates() { # ALGORITHM POOLS…
@@ -110,7 +110,12 @@ start() { # PARTS…
   local part name
   for part; do
     case $part in
-      grid) for name in hopper walker2d halfcheetah; do stream "iql-$name" "$0" do iql_grid "$name"; done ;;
+      grid)
+        for name in hopper walker2d halfcheetah; do
+          stream "iql-$name-dw" "$0" do iql_grid "$name" dw dw-uniform,dw-aw dw-aw
+          stream "iql-$name-plain" "$0" do iql_grid "$name" plain uniform,aw,best-source aw
+        done
+        ;;
       updates) for name in cql td3bc iql; do stream "updates-$name" "$0" do updates "$name" pools; done ;;
       ours)
         stream ours-1 "$0" do ours iql cql
@@ -147,10 +152,12 @@ work, out = map(pathlib.Path, sys.argv[1:])
 wanted = [p for p in sorted(work.rglob("*")) if p.is_file() and (
     p.parent.name in ("results", "curves", "logs") and p.suffix in (".json", ".log")
     or p.name in ("speed.json", "metrics.jsonl", "returns.jsonl") or p.parent.parent.name == "work" and p.name == "config.json")]
-with tarfile.open(out / "results.tar.gz", "w:gz") as file:
+part, packed = out / "results.part", out / "results.tar.gz"
+with tarfile.open(part, "w:gz") as file:
     for path in wanted:
         file.add(path, path.relative_to(work))
-print(len(wanted), "files,", (out / "results.tar.gz").stat().st_size, "bytes")
+part.replace(packed)
+print(len(wanted), "files,", packed.stat().st_size, "bytes")
 PYTHON
 }
 
