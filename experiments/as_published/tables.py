@@ -1,0 +1,125 @@
+"""The numbers of protocol.md's sections 1 and 2, as Markdown tables, from `results/as_published/`.
+
+    python -m experiments.as_published            prints all tables
+    python -m experiments.as_published leads      prints one
+
+The docs site calls the same functions while it is built.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from winnow import stats
+from winnow.report.numbers import scores_of
+from winnow.report.runs import Run, read
+from winnow.stats import Estimate, compare
+
+RESULTS = Path(__file__).resolve().parents[2] / "results" / "as_published"
+GRID = "iql-200k"
+METHODS = {
+    "uniform": "uniform",
+    "aw": "AW",
+    "dw-uniform": "DW-uniform",
+    "dw-aw": "DW-AW",
+    "best-source": "oracle",
+}
+STORED_RANGE = "algorithm.reward_scaling=stored-range"
+SUITES = ("mixed", "diverse")
+LEVEL_MARGIN = 5.0
+"""Points by which an interval must exclude 0 before two methods that should be level are not."""
+ORACLE_SHARE = 0.5
+"""Below this part of its source's own score, an oracle says that its set tells nothing about methods."""
+CLAIMS = (
+    ("diverse", "dw-aw", "aw", "ahead"),
+    ("mixed", "dw-aw", "aw", "level"),
+    (None, "aw", "uniform", "ahead"),
+    (None, "dw-aw", "uniform", "ahead"),
+    (None, "dw-uniform", "uniform", None),
+)
+"""Suite (None: both), two methods, and how the first stands to the second by the protocol (None: it claims nothing)."""
+
+
+@functools.cache
+def runs() -> tuple[Run, ...]:
+    return tuple(read(RESULTS / GRID, lambda text: print(text, file=sys.stderr)))
+
+
+def of(label: str, suite: str | None = None) -> list[Run]:
+    """The runs of a method, by the suite in its datasets' names."""
+    return [run for run in runs() if run.label == label and suite in (None, suite_of(run))]
+
+
+def suite_of(run: Run) -> str:
+    return "diverse" if "diverse" in run.dataset else "mixed"
+
+
+def scores() -> str:
+    """Each set: the mean score of each method over seeds, and the oracle's part of its source's own score."""
+    rows = []
+    for name in sorted({run.dataset for run in runs()}, key=lambda name: ("diverse" in name, name)):
+        means = {label: mean([run for run in of(label) if run.dataset == name]) for label in METHODS}
+        source = source_score(name)
+        oracle = means["best-source"] / source
+        note = "" if oracle >= ORACLE_SHARE else " (says nothing about methods)"
+        rows.append([f"`{name}`", *(f"{value:.1f}" for value in means.values()), f"{source:.1f}", f"{oracle:.0%}{note}"])
+    return markdown(["set", *METHODS.values(), "source itself", "oracle ÷ source"], rows)
+
+
+def leads() -> str:
+    """Each claim of the protocol: the difference of means over sets and seeds, its interval, and the verdict."""
+    rows = []
+    for suite, first, second, claim in CLAIMS:
+        lead = difference(of(first, suite), of(second, suite))
+        sets = f"{len(scores_of(of(first, suite)))} {suite or 'mixed and diverse'} sets"
+        rows.append([f"{METHODS[first]} − {METHODS[second]}", sets, interval(lead), claim or "", verdict(lead, claim)])
+    return markdown(["methods", "on", "difference in score [95 %]", "claim", "verdict"], rows)
+
+
+def ranges() -> str:
+    """What the authors' reward range over stored fragments changes on the diverse sets."""
+    rows = []
+    for name in ("aw", "dw-aw"):
+        usual, stored = of(name, "diverse"), of(f"{name} {STORED_RANGE}", "diverse")
+        cells = [f"{mean(usual):.1f}", f"{mean(stored):.1f}", interval(difference(stored, usual))]
+        rows.append([METHODS[name], *cells])
+    return markdown(["method", "range over full episodes", "range over stored fragments", "difference [95 %]"], rows)
+
+
+def mean(some: Sequence[Run]) -> float:
+    """The mean over sets of the mean over seeds."""
+    return float(stats.mean(scores_of(some)))
+
+
+def source_score(dataset: str) -> float:
+    """What the good policy itself earns in its rows."""
+    facts = next(run.facts for run in runs() if run.dataset == dataset)
+    return max(map(float, facts["source_scores"].values()))
+
+
+def difference(first: Sequence[Run], second: Sequence[Run]) -> Estimate:
+    one, two = scores_of(first), scores_of(second)
+    return compare(one, two).mean
+
+
+def verdict(lead: Estimate, claim: str | None) -> str:
+    if claim is None:
+        return ""
+    if claim == "level":
+        return "refuted" if lead.low > LEVEL_MARGIN or lead.high < -LEVEL_MARGIN else "holds"
+    return "holds" if lead.low > 0 else "refuted"
+
+
+def interval(lead: Estimate) -> str:
+    return f"{lead.value:+.1f} [{lead.low:+.1f}, {lead.high:+.1f}]".replace("-", "−")
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"scores": scores, "leads": leads, "ranges": ranges}
