@@ -205,7 +205,7 @@ def test_density_in_batches_learns_what_it_learns_from_all_data_at_once(form: An
     """`code` only about: beyond its clip nothing but the flow penalty has a gradient, so where it ends depends on the
     way there."""
     data = rooms(0.0, 300)
-    settings: Any = {"form": form, "lambda_k": 0.2, "lambda_f": 0.1, "hidden": ()}
+    settings: Any = {"form": form, "lambda_k": 0.2, "lambda_f": 0.1, "hidden": (), "reward_scaling": "min-max"}
     whole = density.learn_density(data, [Density(**settings, learning_rate=fourrooms.LEARNING_RATE)])[0]
     pack = train([(data, Density(**settings, learning_rate=0.003), 0)], ((1.0, steps), (0.1, 200)), batch_size=1024)
     learnt = edge_log_weights(data, pack.log_weights(0))

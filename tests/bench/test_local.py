@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from bench.tiny import DATASETS, HOW, outcomes, planned, words
 
-from winnow import training
+from winnow import loop, training
 from winnow.bench import local
 from winnow.bench.local import run, run_pack
 from winnow.bench.plan import Planned, packs, shard
@@ -160,7 +160,7 @@ def test_a_pack_is_done_anywhere_and_goes_on_when_only_its_results_are_missing(t
     assert file_of(tmp_path, runs[0].id).exists()
     assert (work_of(tmp_path, runs) / "pack.json").exists()
     monkeypatch.undo()
-    monkeypatch.setattr(training, "Pack", lambda *_, **__: pytest.fail("it was trained again"))
+    monkeypatch.setattr(loop, "Pack", lambda *_, **__: pytest.fail("it was trained again"))
     assert [one.id for one in run([runs], tmp_path, progress=False).results] == [one.id for one in runs]
     assert outcomes(tmp_path).keys() == {one.id for one in runs}
     assert not work_of(tmp_path, runs).exists()
@@ -175,12 +175,12 @@ def test_a_pack_that_is_out_of_memory_is_halved_until_it_fits(tmp_path, monkeypa
             raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes")
         return Pack(runs, *args, **options)
 
-    monkeypatch.setattr(training, "Pack", small)
+    monkeypatch.setattr(loop, "Pack", small)
     results = run_pack(runs, tmp_path)
     assert sizes == [3, 1, 2]
     assert [one.id for one in results] == [one.id for one in runs]
     assert not list((tmp_path / "work").iterdir())
-    monkeypatch.setattr(training, "Pack", lambda *_, **__: small([1, 2, 3]))
+    monkeypatch.setattr(loop, "Pack", lambda *_, **__: small([1, 2, 3]))
     with pytest.raises(BadInput, match=r"seed0: does not fit into what is free of the device's memory; see what else"):
         run_pack(runs[:1], tmp_path / "none")
 
