@@ -34,17 +34,27 @@ def watch(algorithm: Algorithm | None = None, rows: int = 200) -> Watch:
 # -------------------------------------------------------------------------------------------------- the critic
 
 
-def test_a_value_beyond_the_largest_reward_for_ever_is_an_alarm() -> None:
+def test_values_beyond_the_largest_reward_for_ever_are_an_alarm() -> None:
     made = watch()
     bound = float(np.abs(made.run.dataset.reward).max()) / 0.01
     assert greatest_value(made.run) == pytest.approx(bound)
-    assert made.look(10, {"q/min": -bound, "q/max": bound}) == []
-    (text,) = made.look(20, {"q/min": 0.0, "q/max": 1.2 * bound})
+    assert made.look(10, {"q/min": -bound, "q/max": bound, "q/mean": bound}) == []
+    (text,) = made.look(20, {"q/min": 0.0, "q/max": 1.3 * bound, "q/mean": 1.2 * bound})
     assert "its critic diverges" in text
+    assert f"{1.3 * bound:.4g}" in text
+    assert made.look(30, {"q/min": -20 * bound, "q/max": 0.0, "q/mean": 0.0}) == []  # it was said
+    (text,) = watch().look(5, {"q/min": -20 * bound, "q/max": 0.0, "q/mean": 0.0})
+    assert "its critic diverges" in text
+
+
+def test_a_critic_that_is_wrong_on_single_rows_does_not_diverge() -> None:
+    made = watch()
+    bound = greatest_value(made.run)
+    (text,) = made.look(5, {"q/min": -1.2 * bound, "q/max": 0.0, "q/mean": -0.2 * bound})
+    assert "its critic is wrong on single rows" in text
     assert f"{1.2 * bound:.4g}" in text
-    assert made.look(30, {"q/min": -2 * bound, "q/max": 0.0}) == []  # it was said
-    (text,) = watch().look(5, {"q/min": -1.2 * bound, "q/max": 0.0})
-    assert "diverges" in text
+    (text,) = made.look(6, {"q/min": -2 * bound, "q/max": 0.0, "q/mean": -1.2 * bound})
+    assert "its critic diverges" in text
 
 
 def test_the_bound_is_on_the_scale_that_the_algorithm_reads() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import api
 import commands
+import conformance
 import messages
 import scores
 import settings
@@ -32,6 +33,11 @@ FILLS: dict[str, Callable[[str], str]] = {
     "source": source.function,
     "examples": source.examples,
     "scores": scores.table,
+    "deviations": conformance.deviations,
+    "density": conformance.density,
+    "exact": conformance.exact,
+    "curves": conformance.curves,
+    "as_published": conformance.as_published,
 }
 MARK = re.compile(r"^<!-- fill: (\w+) ?(.*?) -->$", re.MULTILINE)
 EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")

@@ -65,7 +65,8 @@ def scores() -> str:
         source = source_score(name)
         oracle = means["best-source"] / source
         note = "" if oracle >= ORACLE_SHARE else " (says nothing about methods)"
-        rows.append([f"`{name}`", *(f"{value:.1f}" for value in means.values()), f"{source:.1f}", f"{oracle:.0%}{note}"])
+        cells = [f"{value:.1f}" for value in (*means.values(), source)]
+        rows.append([f"`{name}`", *cells, f"{oracle:.0%}{note}"])
     return markdown(["set", *METHODS.values(), "source itself", "oracle ÷ source"], rows)
 
 

@@ -21,6 +21,9 @@ SETTLED = 0.25
 """Weights begin even: only after this part of a run do they have to differ."""
 MARGIN = 1.05
 """A value may exceed its bound by rounding and by a critic that still swings, as a factor."""
+FAR = 10.0
+"""A single row's value this many times above its bound means that the critic diverges. Below that single rows say
+little: policies whose critic was three times too high on single rows earned what the others did."""
 RISE = 0.1
 """Nats for each number of an action by which the likelihood of rows that are held out may fall."""
 WORSE = 1.2
@@ -44,8 +47,10 @@ class Watch:
 
     def look(self, step: int, metrics: Mapping[str, float]) -> list[str]:
         """Warnings that the metrics after so many updates give rise to, and that were not given before."""
+        critic = self._critic(metrics)
         found = {
-            "critic": self._critic(metrics),
+            "critic": critic,
+            "values": None if critic else self._values(metrics),
             "memory": self._memory(step, metrics),
             "weights": self._weights(step, metrics),
         }
@@ -60,11 +65,21 @@ class Watch:
 
     def _critic(self, metrics: Mapping[str, float]) -> str | None:
         largest = max(-metrics.get("q/min", 0.0), metrics.get("q/max", 0.0))
-        if not np.isfinite(self._bound) or largest <= MARGIN * self._bound:
+        if abs(metrics.get("q/mean", 0.0)) <= MARGIN * self._bound and largest <= FAR * self._bound:
             return None
         return (
             f"its critic diverges: |Q| is {largest:.4g}, and no policy can earn more than {self._bound:.4g} (the "
             "largest reward for ever); do not use this run, and lower its learning rate or look at its rewards"
+        )
+
+    def _values(self, metrics: Mapping[str, float]) -> str | None:
+        largest = max(-metrics.get("q/min", 0.0), metrics.get("q/max", 0.0))
+        if not np.isfinite(self._bound) or largest <= MARGIN * self._bound:
+            return None
+        return (
+            f"its critic is wrong on single rows: |Q| reaches {largest:.4g}, and no policy can earn more than "
+            f"{self._bound:.4g} (the largest reward for ever); look for rows with extreme observations, and do not "
+            "read its Q as an estimate of returns"
         )
 
     def _memory(self, step: int, metrics: Mapping[str, float]) -> str | None:

@@ -149,7 +149,10 @@ def test_sweeps_of_words_flags_and_layers():
     ("sweep", "message"),
     [
         ("lambda_k=1", "--sweep lambda_k=1: is not FAMILY.FIELD=VALUE"),
-        ("weighter.lambda=1", "there are weighter.form, weighter.hidden, weighter.initialisation, weighter.lambda_f, weighter.lambda_k"),
+        (
+            "weighter.lambda=1",
+            "there are weighter.form, weighter.hidden, weighter.initialisation, weighter.lambda_f, weighter.lambda_k",
+        ),
         ("weighter.lambda_k=-1", "weighter.lambda_k is -1.0; it must be at least 0"),
         ("weighter.lambda_k=big", "--sweep weighter.lambda_k=big: must be a number"),
         ("weighter.lambda_k=nan", "must be a number"),

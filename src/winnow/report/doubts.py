@@ -16,6 +16,7 @@ ENOUGH = 0.75
 """Part of its source's own score that an oracle must reach for a comparison of methods on that set to mean anything."""
 KINDS = {
     "its critic diverges": "have a critic that diverged: do not use their scores",
+    "its critic is wrong on single rows": "have a critic that is wrong on single rows: do not read its Q as returns",
     "its policy memorises rows": "have a policy that memorised rows: train them for fewer updates",
     "its weights leave hardly any row": "have weights that leave hardly any row",
     "its weights weigh nothing": "have weights that weigh nothing",
