@@ -25,8 +25,8 @@ from peers import d3rlpy_loops, plain_loop
 from shapes import BATCH, hopper_like, pack, rates, stepper, table
 
 from winnow.bench.costs import pace
-from winnow.pack import Pack
-from winnow.programs import update
+from winnow.packs.pack import Pack
+from winnow.packs.step import update
 
 PLAN: tuple[tuple[str, str, int, int], ...] = (
     ("iql", "dw-aw", 256, 256),

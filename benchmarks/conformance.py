@@ -34,19 +34,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow import games
 from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import reward_transform
-from winnow.envs import normalised
-from winnow.files import write_text
-from winnow.locks import Taken, locked
+from winnow.envs import normalised, play
 from winnow.methods import make_algorithm
 from winnow.nets import twins
-from winnow.pack import Pack
-from winnow.programs import Precision
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.step import Precision
 from winnow.samplers import Uniform
+from winnow.system.files import write_text
+from winnow.system.locks import Taken, locked
 from winnow.types import Batch
 from winnow.weighters import NoWeights
 
@@ -93,7 +92,7 @@ class Learner(NamedTuple):
     advance: Callable[[int], None]
     look: Callable[[], list[dict[str, float]]]
     """The quantities of a curve, for each run."""
-    act: games.Act
+    act: play.Act
 
 
 # ---------------------------------------------------------------------------------------------------- winnow
@@ -301,7 +300,7 @@ def train(
         curve.append([{"update": number * (updates // LOOKS)} | point for point in learner.look()])
     seconds = time.monotonic() - began
     environment = str(data.train.meta.environment)
-    played = games.play(environment, learner.act, list(seeds), EPISODES, processes=1)
+    played = play.play(environment, learner.act, list(seeds), EPISODES, processes=1)
     scores: Any = normalised(environment, played.returns)
     source: Any = normalised(environment, source_return(data.train))
     return [

@@ -79,7 +79,7 @@ def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> di
     import jax.numpy as jnp
 
     from winnow.collect import behaviour
-    from winnow.games import Games
+    from winnow.envs.play import Games
     from winnow.nets import squashed_mean
 
     actor, _ = behaviour(name, level)

@@ -24,10 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 from authors import LOOKS, MAX_STEPS
 
-from winnow.checkpoint import flatten
 from winnow.data.scaling import reward_transform, weighter_reward_transform
 from winnow.data.sources import open_dataset
 from winnow.methods import make_algorithm, make_weighter
+from winnow.system.checkpoint import flatten
 from winnow.types import Batch, Spec, Weights
 
 BATCH = 256

@@ -24,15 +24,15 @@ from typing import Any
 import jax
 from shapes import table
 
-from winnow import checkpoint
-from winnow.bench import local, plan, suites
+from winnow.bench import plan, run_local, suites
 from winnow.bench.costs import pace
+from winnow.bench.datasets import Shelf, make_ready
 from winnow.bench.plan import How, Planned
-from winnow.bench.shelf import Shelf, make_ready
 from winnow.evaluation import Evaluation
-from winnow.pack import Pack
-from winnow.progress import Progress
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.system import checkpoint
+from winnow.system.progress import Progress
 
 GOAL = 0.85
 EVERY = 50_000
@@ -101,7 +101,7 @@ def through_the_grid(runs: list[Planned]) -> dict[str, float]:
     steady = how.chunk * max(2, -(-how.steps // (5 * how.chunk)))
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock(runs)
-        done = local.run(plan.packs(runs, len(runs)), Path(folder), devices=jax.local_devices()[:1], progress=clock)
+        done = run_local.run(plan.packs(runs, len(runs)), Path(folder), devices=jax.local_devices()[:1], progress=clock)
         ended = time.perf_counter()
     failed = [result.name for result in done.results if result.failure]
     if failed or len(done.results) != len(runs):

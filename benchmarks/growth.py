@@ -26,8 +26,8 @@ from accelerator import measure, ready
 from shapes import ACTION, OBS, pack, table, walk
 
 from winnow.envs import cores_here
-from winnow.pack import Pack
-from winnow.programs import Precision
+from winnow.packs.pack import Pack
+from winnow.packs.step import Precision
 
 TOGETHER = 8
 """Packs that are compiled side by side for an accelerator, where there are as many cores."""

@@ -56,9 +56,9 @@ def finished(path: Path, data: Dataset) -> None:
     import jax
 
     from winnow.methods import make_algorithm, method
+    from winnow.packs.run import Run
     from winnow.policy import Policy
-    from winnow.runs import Run
-    from winnow.trained import Trained
+    from winnow.training.trained import Trained
 
     run = Run(data, make_algorithm("iql"), *method("dw-aw", "iql", len(data)), 0, "made-up.iql.dw-aw.seed0")
     learner, state = (part.init(jax.random.key(0), run.spec) for part in (run.algorithm, run.weighter))

@@ -29,8 +29,8 @@ SIZES = {"hopper": (11, 3), "ant": (27, 8)}
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from winnow.scoring import Scorer, score_all
-from winnow.trained import Trained
+from winnow.training.weigh_files import Scorer, score_all
+from winnow.training.trained import Trained
 
 run, few, many, out = map(Path, sys.argv[1:5])
 ray = sys.argv[5] == "ray"
@@ -55,8 +55,8 @@ def finished(path: Path, data: Dataset) -> None:
     import jax
 
     from winnow.policy import Policy
-    from winnow.trained import Trained
     from winnow.training import plan
+    from winnow.training.trained import Trained
 
     run = plan(data, "bc", "dw-uniform")[0]
     learner, state = (part.init(jax.random.key(0), run.spec) for part in (run.algorithm, run.weighter))

@@ -12,9 +12,9 @@ from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
-from winnow.pack import Pack
-from winnow.programs import Precision
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.step import Precision
 
 OBS, ACTION, BATCH = 11, 3, 256
 

@@ -9,7 +9,7 @@ import numpy as np
 from winnow.algorithms import BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
-from winnow.runs import Run
+from winnow.packs.run import Run
 from winnow.training import plan
 
 OPTIONS: dict[str, Any] = {"steps": 60, "chunk": 20, "batch_size": 16, "progress": False}

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 from winnow.samplers import Sampler, Uniform
 from winnow.tabular import judge as judging
 from winnow.tabular.data import Data

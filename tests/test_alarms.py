@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from problems import quick_compiles, tiny, toy_dataset
 
-from winnow.alarms import Watch, greatest_value
 from winnow.algorithms import BC, IQL, TD3BC
 from winnow.data.arrays import from_arrays
 from winnow.errors import BadInput
-from winnow.layout import PROBE, split_rows
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.tables import PROBE, split_rows
 from winnow.samplers import Uniform
-from winnow.trained import Trained
 from winnow.training import train_runs
+from winnow.training.alarms import Watch, greatest_value
+from winnow.training.trained import Trained
 from winnow.types import Algorithm
 from winnow.weighters import Density, NoWeights
 

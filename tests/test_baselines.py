@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from problems import SPEC, assert_same, bandit, differ, quick_compiles, take, tiny, toy_batch, toy_dataset
 
-from winnow import advantages, kept
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
 from winnow.errors import BadInput
-from winnow.layout import draw, lay_out
 from winnow.methods import METHODS, from_record, method, record
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.tables import draw, lay_out
 from winnow.samplers import AW, ODPRA, PF, SAMPLERS, ReD, Source, Uniform
+from winnow.samplers.fits import cache, odpr
 from winnow.types import Weights, expect
 from winnow.weighters import Decoupled, Dual, NoWeights
 
@@ -69,19 +69,19 @@ def test_red_refuses_a_base_below_0(base: float) -> None:
 
 
 def test_advantages_become_factors_with_mean_1() -> None:
-    np.testing.assert_allclose(advantages.multiplier(np.array([-1.0, 0.0, 3.0])), np.array([0, 1, 4]) * 3 / 5)
-    np.testing.assert_array_equal(advantages.multiplier(np.full(4, 0.3)), np.ones(4))
+    np.testing.assert_allclose(odpr.multiplier(np.array([-1.0, 0.0, 3.0])), np.array([0, 1, 4]) * 3 / 5)
+    np.testing.assert_array_equal(odpr.multiplier(np.full(4, 0.3)), np.ones(4))
 
 
 def test_priorities_are_stretched_to_a_deviation_and_kept_above_the_least() -> None:
     """3, 1, 1, 1, 1, 1 less 1 with mean 1: 6, 0, 0, 0, 0, 0, deviation √5. With deviation d: 1 + d √5 and 1 − d/√5."""
     weight = np.array([3.0, 1, 1, 1, 1, 1])
     high, low = 1 + np.sqrt(5), 1 - 1 / np.sqrt(5)
-    np.testing.assert_allclose(advantages.spread(weight, 1.0, 0.1), np.array([high, low, low, low, low, low]) / 6)
+    np.testing.assert_allclose(odpr.spread(weight, 1.0, 0.1), np.array([high, low, low, low, low, low]) / 6)
     high, low = 1 + 3 * np.sqrt(5), 0.1
     raised = np.array([high, low, low, low, low, low])
-    np.testing.assert_allclose(advantages.spread(weight, 3.0, 0.1), raised / raised.sum())
-    np.testing.assert_allclose(advantages.spread(np.full(5, 2.0), 2.0, 0.1), 0.2)
+    np.testing.assert_allclose(odpr.spread(weight, 3.0, 0.1), raised / raised.sum())
+    np.testing.assert_allclose(odpr.spread(np.full(5, 2.0), 2.0, 0.1), 0.2)
 
 
 def corridor(rows: int = 19_000) -> tuple[Dataset, np.ndarray, np.ndarray]:
@@ -104,15 +104,15 @@ def corridor(rows: int = 19_000) -> tuple[Dataset, np.ndarray, np.ndarray]:
 def test_the_fitted_advantages_are_those_of_the_data() -> None:
     """Without episodes. One iteration draws evenly, so its priorities are A − min A of the data's own policy."""
     data, _, exact = corridor()
-    found = advantages.priorities(data, ODPRA(iterations=1, steps=6_000, hidden=(32,), discount=0.9))
-    np.testing.assert_allclose(found, advantages.multiplier(exact), atol=0.1)
+    found = odpr.priorities(data, ODPRA(iterations=1, steps=6_000, hidden=(32,), discount=0.9))
+    np.testing.assert_allclose(found, odpr.multiplier(exact), atol=0.1)
 
 
 def test_iterations_and_fits_sharpen_and_average() -> None:
     """Two iterations on one state, where V never matters: the square of A − min A, up to noise in V."""
     data = bandit(256)
-    square = advantages.multiplier(data.reward.astype(float)) ** 2
-    found = advantages.priorities(data, dataclasses.replace(QUICK, fits=2))
+    square = odpr.multiplier(data.reward.astype(float)) ** 2
+    found = odpr.priorities(data, dataclasses.replace(QUICK, fits=2))
     assert np.corrcoef(found, square)[0, 1] > 0.999
     np.testing.assert_allclose(found.mean(), 1)
 
@@ -132,12 +132,12 @@ def test_odpr_a_needs_no_episodes(kind: str) -> None:
 
 def test_priorities_are_kept_and_a_damaged_file_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path))
-    monkeypatch.setattr(kept, "KEPT_ROWS", 10)
+    monkeypatch.setattr(cache, "KEPT_ROWS", 10)
     first = QUICK.probabilities(toy_dataset())
     (file,) = (tmp_path / "priorities").iterdir()
     stored = np.load(file)
     np.save(file, stored[::-1])
-    np.testing.assert_array_equal(advantages.priorities(toy_dataset(), QUICK), stored[::-1])
+    np.testing.assert_array_equal(odpr.priorities(toy_dataset(), QUICK), stored[::-1])
     file.write_bytes(b"no array")
     np.testing.assert_array_equal(QUICK.probabilities(toy_dataset()), first)
     QUICK.probabilities(toy_dataset(seed=1))

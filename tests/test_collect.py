@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from winnow import checkpoint, collect, envs
-from winnow.algorithms import sac as sac_
-from winnow.algorithms.sac import SAC, SACState, Transitions
+from winnow import collect, envs
 from winnow.collect import behaviour
-from winnow.collect.lanes import Trainer
+from winnow.collect import sac as sac_
 from winnow.collect.learner import unpack
+from winnow.collect.sac import SAC, SACState, Transitions
+from winnow.collect.trainer import Trainer
 from winnow.errors import BadInput
 from winnow.nets import squashed_mean, squashed_sample
+from winnow.system import checkpoint
 
 TINY = SAC(hidden=(16, 16), learning_rate=1e-3)
 STEP = jax.jit(sac_.update)

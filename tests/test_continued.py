@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from problems import quick_compiles, toy_dataset
 
-from winnow import kept
-from winnow.continued import continued_returns
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.samplers import RW, Continued
-from winnow.values import to_the_end
+from winnow.samplers.fits import cache
+from winnow.samplers.fits.continued import continued_returns
+from winnow.samplers.fits.values import to_the_end
 
 QUICK = Continued(discount=0.9, rounds=40, steps=100, hidden=(32,))
 START, WAY, HILL, FALL = range(4)
@@ -99,7 +99,7 @@ def test_a_level_of_1_draws_by_exponentials() -> None:
 
 def test_one_fit_serves_every_level_and_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path))
-    monkeypatch.setattr(kept, "KEPT_ROWS", 10)
+    monkeypatch.setattr(cache, "KEPT_ROWS", 10)
     data, _ = fork()
     first = QUICK.probabilities(data)
     dataclasses.replace(QUICK, level=0.8, temperature=0.1).probabilities(data)

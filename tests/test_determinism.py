@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from winnow import envs, rollouts, toy
-from winnow.data import store
-from winnow.logs import read_metrics
+from winnow import envs, toy
+from winnow.data import pools, store
+from winnow.system.metrics import read_metrics
 
 NAME = "hopper-random-expert-20%@1500"
 TRAIN = f"train {NAME} --algorithm bc --method dual-aw --seeds 2 --steps 30 --chunk 10 --no-evaluate --out out"
@@ -37,8 +37,8 @@ cores, stop, *commands = sys.argv[1:]
 os.sched_setaffinity(0, map(int, cores.split(",")))
 from winnow.cli import main
 if stop != "0":
-    from winnow import progress
-    from winnow.pack import Pack
+    from winnow.system import progress
+    from winnow.packs.pack import Pack
     advance, progress.LOOK = Pack.advance, 1e-9  # a step at a time
     def stopped(pack, count):
         advance(pack, count)
@@ -149,6 +149,6 @@ def test_pools_are_the_recorded_ones(tmp_path, monkeypatch):
     """Random actions need no matrix product, so their episodes are the same on every CPU. What the expert does hangs
     on how its CPU adds up, so its episodes are of equal worth and no more."""
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path))
-    pool, other = rollouts.pool("hopper", "random", 2000), rollouts.pool("hopper", "expert", 2000)
+    pool, other = pools.pool("hopper", "random", 2000), pools.pool("hopper", "expert", 2000)
     assert (pool.fingerprint == RANDOM) == (envs.physics("hopper") == PHYSICS)
     assert other.returns.mean() == pytest.approx(EXPERT, rel=0.02)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from winnow import envs
+from winnow.envs.workers import Board, WorkerError, Workers
 from winnow.errors import BadInput
-from winnow.workers import Board, WorkerError, Workers
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_xla_is_told_of_the_share_when_it_starts() -> None:
     """Its own setting is kept where $WINNOW_CORES is not given. With one thread programs would round otherwise."""
     script = """
 import os
-import winnow.pack, jax.numpy
+import winnow.packs.pack, jax.numpy
 (jax.numpy.ones((300, 300)) @ jax.numpy.ones((300, 300))).block_until_ready()
 names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
 print(names.count("tf_XLAEigen"))

@@ -17,18 +17,19 @@ from hopping import OPTIONS
 from problems import ALGORITHM_CASES, SPEC, quick_compiles
 from test_envs import Counter
 
-from winnow import actors, envs, toy
+from winnow import envs, toy
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, evaluate, score_of
-from winnow.logs import read_metrics
-from winnow.pack import Pack
-from winnow.programs import act
-from winnow.rounds import Rounds
-from winnow.runs import Run
+from winnow.evaluation.background import Rounds
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.step import act
+from winnow.policy import stacked
 from winnow.samplers import Uniform
-from winnow.trained import Trained
+from winnow.system.metrics import read_metrics
 from winnow.training import train_runs
+from winnow.training.trained import Trained
 from winnow.weighters import NoWeights
 
 OFTEN = Evaluation(episodes=4, rounds=3, spacing=10, curve=2, processes=1)
@@ -56,7 +57,7 @@ def test_exactly_the_leaves_that_act_reads_are_kept(name):
     state = algorithm.init(jax.random.key(0), SPEC)
     obs = np.random.default_rng(0).normal(size=(5, SPEC.obs_dim)).astype(np.float32)
     usual = np.asarray(algorithm.act(state, obs))
-    kept = actors.pruned(algorithm, SPEC, state)
+    kept = stacked.pruned(algorithm, SPEC, state)
     leaves, structure = jax.tree.flatten(state)
     read = [leaf is not None for leaf in structure.flatten_up_to(kept)]
     assert 0 < sum(read) < len(read) / 3
@@ -75,7 +76,7 @@ def test_actors_act_as_their_pack_and_tell_which_are_finite():
     pack = Pack(runs, 60, 16)
     pack.advance(5)
     pack.learners = jax.tree.map(lambda leaf: leaf.at[1].set(np.nan) if leaf.ndim == 3 else leaf, pack.learners)
-    held = actors.of_pack(pack)
+    held = stacked.of_pack(pack)
     obs = np.random.default_rng(0).normal(size=(3, 7, 11)).astype(np.float32)
     usual = jax.vmap(act)(pack.lanes, pack.learners.algorithm, jax.numpy.asarray(obs))
     np.testing.assert_allclose(held.on_cpu()(obs), usual, atol=1e-6)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from problems import quick_compiles, toy_dataset
 
-from winnow import kept
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.samplers import Continued, Followed
+from winnow.samplers.fits import cache
 
 QUICK = Followed(discount=0.9, rounds=30, steps=300, hidden=(32,))
 START, WAY, HILL, EDGE, DOWN, FALL, MUD = range(7)
@@ -89,7 +89,7 @@ def test_nearly_all_must_be_drawn_where_a_piece_ends(hill: Dataset) -> None:
 
 def test_it_is_kept_for_each_setting(hill: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path))
-    monkeypatch.setattr(kept, "KEPT_ROWS", 10)
+    monkeypatch.setattr(cache, "KEPT_ROWS", 10)
     first = QUICK.probabilities(hill)
     assert len(list((tmp_path / "priorities").iterdir())) == 2
     np.testing.assert_array_equal(QUICK.probabilities(hill), first)

@@ -14,11 +14,10 @@ import pytest
 from scipy.optimize import linprog
 from tabular import edge_log_weights, train
 
-from winnow import fourrooms
 from winnow.cli import main
 from winnow.errors import BadInput
 from winnow.samplers import AW
-from winnow.tabular import density, judge
+from winnow.tabular import density, fourrooms, judge
 from winnow.tabular.data import Data, collect
 from winnow.tabular.exact import distance_to_optimum, exact_dual, linear_program
 from winnow.tabular.grid import FOUR_ROOMS, Grid

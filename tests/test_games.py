@@ -11,11 +11,11 @@ import pytest
 from test_envs import Counter
 
 from winnow import envs
-from winnow.actors import Actors
+from winnow.envs.play import Games, play
+from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
-from winnow.games import Games, play
 from winnow.nets import mlp, mlp_init
-from winnow.workers import WorkerError
+from winnow.policy.stacked import Actors
 
 
 @pytest.fixture

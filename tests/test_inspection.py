@@ -24,10 +24,10 @@ from winnow.data.recipes import mixed
 from winnow.errors import BadInput
 from winnow.inspection import coverage, episodes, page, weightings, words
 from winnow.inspection.weightings import Weighting
+from winnow.packs.run import Run
 from winnow.policy import Policy
-from winnow.runs import Run
 from winnow.samplers import AW, PF, Uniform
-from winnow.trained import Trained
+from winnow.training.trained import Trained
 from winnow.weighters.fixed import Fixed
 
 SCRIPT = "<script>alert(1)</script>"

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from winnow import locks
-from winnow.locks import Taken, is_held, locked
+from winnow.system import locks
+from winnow.system.locks import Taken, is_held, locked
 
 HOLD = """
 import sys, pathlib
-from winnow.locks import locked
+from winnow.system.locks import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

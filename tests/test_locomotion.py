@@ -9,7 +9,7 @@ import pytest
 
 from winnow import envs
 from winnow.collect import behaviour
-from winnow.locomotion import Crowd, Singles, known, several
+from winnow.envs.locomotion import Crowd, Singles, known, several
 from winnow.nets import squashed_mean
 
 FOUR = ("hopper", "halfcheetah", "walker2d", "ant")

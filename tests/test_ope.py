@@ -19,7 +19,7 @@ from winnow.data.dataset import Dataset, combine
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.methods import method, resized
-from winnow.ope import fqe, judging, odds, promise
+from winnow.ope import estimate, fqe, ranking, weighted_reward
 from winnow.ope.fqe import FQE
 from winnow.training import plan, train_runs
 from winnow.weighters import Density, Dual
@@ -169,21 +169,21 @@ def test_draws_have_the_covariance_of_the_fits_and_the_spread_of_the_states():
     shared, own = rng.normal(size=20), rng.normal(size=(2, 20))
     by_fit = np.stack([5 + shared + 0.1 * own[0], 4 + shared + 0.1 * own[1]])
     values = np.repeat(by_fit[:, :, None], 8, axis=2)  # no spread over states
-    drawn = odds.draws(values, np.zeros(8, int), 0, count=40_000)
+    drawn = ranking.draws(values, np.zeros(8, int), 0, count=40_000)
     wide = 19 / 17  # variance of a t distribution with 19 degrees of freedom
     np.testing.assert_allclose(drawn.mean(axis=0), by_fit.mean(axis=1), atol=0.03)
     np.testing.assert_allclose(np.cov(drawn.T), wide * np.cov(by_fit), rtol=0.05)
     # What all runs share cancels in their difference: the better run is nearly always ahead.
     assert np.mean(drawn[:, 0] > drawn[:, 1]) > 0.99
     states = np.tile(rng.normal(size=200), (1, 1, 1))
-    drawn = odds.draws(states, np.zeros(200, int), 0, count=20_000)
+    drawn = ranking.draws(states, np.zeros(200, int), 0, count=20_000)
     assert drawn.std() == pytest.approx(states.std() / np.sqrt(200), rel=0.05)
 
 
 def test_methods_are_ordered_and_training_seeds_widen_their_intervals():
     centre = np.array([1.0, 3.0, 2.0, 2.2])
     drawn = np.broadcast_to(centre, (20_000, 4))
-    table, found, notes = odds.compare(["a", "a", "b", "b"], centre, drawn, 0, [None, 0.5, 1.0, None])
+    table, found, notes = ranking.compare(["a", "a", "b", "b"], centre, drawn, 0, [None, 0.5, 1.0, None])
     assert [line.method for line in table] == ["b", "a"]
     assert [line.weighted for line in table] == [1.0, 0.5]
     assert not notes
@@ -192,7 +192,7 @@ def test_methods_are_ordered_and_training_seeds_widen_their_intervals():
     assert table[0].value.high - table[0].value.value == pytest.approx(half, rel=0.05)
     assert sum(line.best for line in table) == pytest.approx(1)
     assert table[0].best == pytest.approx(np.mean(found[:, 0] > found[:, 1]))
-    alone, _, notes = odds.compare(["a", "b"], centre[:2], drawn[:, :2], 0, [None, None])
+    alone, _, notes = ranking.compare(["a", "b"], centre[:2], drawn[:, :2], 0, [None, None])
     assert alone[0].value.low == alone[0].value.high == 3.0
     assert "training seeds" in notes[0]
 
@@ -223,7 +223,7 @@ def trained(tmp_path_factory):
 def test_the_weighted_reward_is_the_self_normalised_mean(trained):
     place, runs = trained
     held = open_dataset(place / "d.held-out.safetensors")
-    plain, kept, learnt = (promise.weighted_reward(runs[i], held) for i in (0, 2, 4))
+    plain, kept, learnt = (weighted_reward.weighted_reward(runs[i], held) for i in (0, 2, 4))
     assert plain is not None
     assert kept is not None
     assert learnt is not None
@@ -250,7 +250,7 @@ def test_weights_that_belong_to_training_rows_have_no_held_out_reward(trained):
     place, runs = trained
     held = open_dataset(place / "d.held-out.safetensors")
     bound = dataclasses.replace(runs[4].run, weighter=Dual(average="trajectory", hidden=(8,)))
-    assert promise.weighted_reward(dataclasses.replace(runs[4], run=bound), held) is None
+    assert weighted_reward.weighted_reward(dataclasses.replace(runs[4], run=bound), held) is None
     assert isinstance(runs[4].run.weighter, Density)
 
 
@@ -260,12 +260,12 @@ def test_the_data_own_return_is_the_mean_of_its_episodes():
         sum(0.9**t * r for t, r in enumerate(held.reward[s : s + n].astype(float)))
         for s, n in zip(held.episodes.start, held.episodes.length, strict=True)
     ]
-    found = promise.own_return(held, 0.9, 0)
+    found = weighted_reward.own_return(held, 0.9, 0)
     assert found is not None
     assert found.value == pytest.approx(np.mean(want))
     error = np.std(want) / np.sqrt(len(want))
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.15)
-    assert promise.own_return(held.describe(return_range=(0.0, 1.0)), 0.9, 0) is None
+    assert weighted_reward.own_return(held.describe(return_range=(0.0, 1.0)), 0.9, 0) is None
 
 
 FAST = ["--fqe.steps", "200", "--fqe.fits", "2", "--fqe.hidden", "8", "--fqe.batch-size", "32"]
@@ -322,7 +322,7 @@ def test_bad_input_is_refused_before_anything_starts(trained, tmp_path, capsys):
         assert reason in capsys.readouterr().err, words
     none = open_dataset(place / "d.held-out.safetensors").select(np.zeros(0, int))
     with pytest.raises(BadInput, match="held-out set is empty"):
-        judging.judge(runs, none)
+        estimate.judge(runs, none)
 
 
 def test_split_by_command(tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, QUIET
 
-from winnow import figures, pages
+from winnow.render import figures, pages
 
 
 def opened(page: Path, profile: Path) -> str:

@@ -15,24 +15,26 @@ import numpy as np
 import pytest
 from problems import assert_same, quick_compiles, toy_dataset
 
-from winnow import fused, nets, tiles
+from winnow import nets
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.nets import (
     COPIES,
     adam_init,
     adam_step,
+    kernels,
     mlp,
     mlp_init,
+    tiles,
     track,
     twins,
     twins_init,
     with_copies,
     without_copies,
 )
-from winnow.pack import Pack
-from winnow.programs import best_precision, side_by_side
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.packs.step import best_precision, side_by_side
 from winnow.samplers import Uniform
 from winnow.weighters import Density, NoWeights
 
@@ -52,7 +54,7 @@ def _quick() -> Iterator[None]:
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Interpret the kernels, with operands of this type and their usual blocks but for fewer rows.
 
     Compiled programs don't know by what they were cut: no two tests may run one of the same shapes with two types.
@@ -100,10 +102,10 @@ def distances(one: Any, other: Any) -> list[float]:
 
 @sizes
 def test_the_kernels_compute_the_plain_network_and_its_gradients(
-    inputs: int, outputs: int, long: int, kernels: Callable[..., None]
+    inputs: int, outputs: int, long: int, interpreted: Callable[..., None]
 ) -> None:
     """In float32, to float32's last digits: out, every weight, every bias and the inputs."""
-    kernels(jnp.float32, long)
+    interpreted(jnp.float32, long)
     layers, x, dy = problem(inputs, outputs)
     found = distances(value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy))
     assert len(found) == 8
@@ -112,10 +114,10 @@ def test_the_kernels_compute_the_plain_network_and_its_gradients(
 
 @sizes
 def test_half_floats_come_as_close_as_their_rounding_lets_them(
-    inputs: int, outputs: int, long: int, kernels: Callable[..., None]
+    inputs: int, outputs: int, long: int, interpreted: Callable[..., None]
 ) -> None:
     """The output to 1e-3. A gradient changes more: a unit near 0 that is rounded to the other side joins or leaves."""
-    kernels(jnp.float16, long)
+    interpreted(jnp.float16, long)
     layers, x, dy = problem(inputs, outputs)
     got, exact = value_and_grads(layers, x, dy, copied=True), value_and_grads(layers, x, dy)
     assert 0 < distances(got["out"], exact["out"])[0] < 1e-3
@@ -128,9 +130,9 @@ ways = pytest.mark.parametrize(("inputs", "long"), [(14, 1024), (12, 64)])
 @ways
 @pytest.mark.parametrize(("last_scale", "size", "dy_size"), [(1e-3, 1.0, 1e-9), (1.0, 1e3, 1e6), (30.0, 1e-3, 1.0)])
 def test_numbers_beyond_the_range_of_half_floats_on_the_way_back(
-    last_scale: float, size: float, dy_size: float, inputs: int, long: int, kernels: Callable[..., None]
+    last_scale: float, size: float, dy_size: float, inputs: int, long: int, interpreted: Callable[..., None]
 ) -> None:
-    kernels(jnp.float16, long)
+    interpreted(jnp.float16, long)
     layers, x, dy = problem(inputs, 1, last_scale, size)
     got, exact = (value_and_grads(layers, x, np.float32(dy_size) * dy, copied) for copied in (True, False))
     assert max(distances(got, exact)) < 0.08
@@ -138,25 +140,25 @@ def test_numbers_beyond_the_range_of_half_floats_on_the_way_back(
 
 @ways
 def test_activations_beyond_the_range_of_half_floats_saturate(
-    inputs: int, long: int, kernels: Callable[..., None]
+    inputs: int, long: int, interpreted: Callable[..., None]
 ) -> None:
-    kernels(jnp.float16, long)
+    interpreted(jnp.float16, long)
     layers, x, dy = problem(inputs, 1, size=1e6)
     got = value_and_grads(layers, x, dy, copied=True)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(got))
 
 
 @ways
-def test_a_cotangent_that_is_not_finite_is_not_hidden(inputs: int, long: int, kernels: Callable[..., None]) -> None:
-    kernels(jnp.float16, long)
+def test_a_cotangent_that_is_not_finite_is_not_hidden(inputs: int, long: int, interpreted: Callable[..., None]) -> None:
+    interpreted(jnp.float16, long)
     layers, x, dy = problem(inputs, 1)
     got = value_and_grads(layers, x, np.where(np.arange(ROWS)[:, None] == 3, np.float32(np.inf), dy), copied=True)
     assert not np.isfinite(got["layers"][1]["w"]).all()
 
 
-def test_twins_in_lanes_through_the_kernels(kernels: Callable[..., None]) -> None:
+def test_twins_in_lanes_through_the_kernels(interpreted: Callable[..., None]) -> None:
     """Networks under two vmaps, with inputs that only one of them maps."""
-    kernels(jnp.float32)
+    interpreted(jnp.float32)
     critics = jax.vmap(lambda key: twins_init(key, (5, WIDTH, WIDTH, 1)))(jax.random.split(jax.random.key(0), 3))
     obs, action = jnp.ones((3, 64, 3)), jax.random.normal(jax.random.key(1), (3, 64, 2))
 
@@ -175,7 +177,7 @@ LARGE = [(14, 256, 256, 256, 1), (11, 256, 512, 18), (130, 256, 256, 3), (60, 25
 @pytest.mark.parametrize("shape", LARGE)
 def test_larger_networks_multiply_half_floats(shape: tuple[int, ...]) -> None:
     """As close to float32 as their rounding lets them, in lanes of twins, whatever the size of what comes back."""
-    assert not fused.fits(mlp_init(jax.random.key(0), shape))
+    assert not kernels.fits(mlp_init(jax.random.key(0), shape))
     nets = jax.vmap(lambda key: twins_init(key, shape))(jax.random.split(jax.random.key(1), 2))
     rng = np.random.default_rng(0)
     x, dy = rng.normal(size=(2, 5, 16, shape[0])), rng.normal(size=(2, 2, 5, 16, shape[-1]))
@@ -274,16 +276,16 @@ def trained(runs: list[Run], precision: Any, *counts: int) -> Pack:
     ("algorithm", "weighter"), [("iql", Density(hidden=(WIDTH, WIDTH))), ("cql", NoWeights())], ids=["iql", "cql"]
 )
 def test_a_pack_learns_the_same_through_the_kernels(
-    algorithm: str, weighter: Any, kernels: Callable[..., None]
+    algorithm: str, weighter: Any, interpreted: Callable[..., None]
 ) -> None:
     """In float32 the whole update agrees, and what is kept looks the same as without them."""
-    kernels(jnp.float32)
+    interpreted(jnp.float32)
     runs = runs_of(algorithm, weighter)
     assert_same(trained(runs, "half", 4).learners, trained(runs, "float32", 4).learners, rtol=5e-3, atol=2e-5)
 
 
-def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(kernels: Callable[..., None]) -> None:
-    kernels(jnp.float16)
+def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(interpreted: Callable[..., None]) -> None:
+    interpreted(jnp.float16)
     runs = runs_of("td3bc", NoWeights())
     at_once = trained(runs, "half", 5)
     assert_same(trained(runs, "half", 2, 3).learners, at_once.learners)
@@ -294,16 +296,16 @@ def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(kernels: Cal
 
 @pytest.mark.parametrize("way", ["_back_weights", "_back_long"])
 def test_kernels_that_are_wrong_on_a_device_are_not_used(
-    way: str, kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    way: str, interpreted: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One whose gradients are those of half of the rows, say."""
-    kernels(jnp.float16)
+    interpreted(jnp.float16)
     monkeypatch.setenv("WINNOW_PRECISION", "half")
     runs = runs_of("iql", NoWeights())
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "half"
-    right = getattr(fused, way)
-    monkeypatch.setattr(fused, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
+    right = getattr(kernels, way)
+    monkeypatch.setattr(kernels, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
@@ -311,24 +313,24 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     def refused(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
 
-    monkeypatch.setattr(fused, way, refused)
+    monkeypatch.setattr(kernels, way, refused)
     nets._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     nets._TRIED.clear()
 
 
 def test_without_memory_kernels_are_not_blamed(
-    kernels: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    interpreted: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is said, and who asks again tries them again."""
-    kernels(jnp.float16)
+    interpreted(jnp.float16)
     monkeypatch.setattr(nets, "_TRIED", {})
 
     def refused(*_: Any, **__: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
 
     with monkeypatch.context() as while_full:
-        while_full.setattr(fused, "_forth", refused)
+        while_full.setattr(kernels, "_forth", refused)
         with pytest.raises(jax.errors.JaxRuntimeError, match="Out of memory"):
             nets.kernels_agree(13, 128, 1)
     assert nets.kernels_agree(13, 128, 1)

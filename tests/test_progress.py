@@ -6,7 +6,7 @@ import io
 import threading
 import time
 
-from winnow.progress import say
+from winnow.system.progress import say
 
 
 class Slow(io.StringIO):

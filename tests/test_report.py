@@ -20,11 +20,11 @@ from grids import SHORT, failed, formula, noise, planned, result, write
 
 from winnow import stats
 from winnow.bench import plan, results
-from winnow.bench.studies import STUDIES
+from winnow.bench.study_list import STUDIES
 from winnow.cli import main
 from winnow.data.names import all_names, suites
 from winnow.methods import record
-from winnow.report import gains, numbers, origin, published, studies, tables
+from winnow.report import gain_vs_imbalance, provenance, published, statistics, studies, tables
 from winnow.report.runs import Run, read
 
 TWO = ("hopper-random-expert-5%", "walker2d-random-medium-10%")
@@ -39,8 +39,8 @@ def runs_in(folder: Path) -> list[Run]:
     return runs
 
 
-def line_of(runs: list[Run], label: str, suite: str = "mixed", algorithm: str = "iql") -> numbers.Line:
-    (found,) = [x for x in numbers.lines(runs) if (x.suite, x.algorithm, x.label) == (suite, algorithm, label)]
+def line_of(runs: list[Run], label: str, suite: str = "mixed", algorithm: str = "iql") -> statistics.Line:
+    (found,) = [x for x in statistics.lines(runs) if (x.suite, x.algorithm, x.label) == (suite, algorithm, label)]
     return found
 
 
@@ -112,13 +112,13 @@ def test_numbers_are_those_of_stats(tmp_path):
         for method in ("uniform", "aw", "dw-aw")
     }
     line = line_of(runs, "aw")
-    assert line.iqm == stats.interval(scores["aw"], resamples=numbers.RESAMPLES)
-    assert line.gain == stats.compare(scores["aw"], scores["uniform"], resamples=numbers.RESAMPLES)
+    assert line.iqm == stats.interval(scores["aw"], resamples=statistics.RESAMPLES)
+    assert line.gain == stats.compare(scores["aw"], scores["uniform"], resamples=statistics.RESAMPLES)
     assert line.published == pytest.approx((111.3 + 65.8) / 2)
     assert line.published_gain == pytest.approx((111.3 + 65.8) / 2 - (22.7 + 63.4) / 2)
     assert line_of(runs, "uniform").gain is None
     assert line_of(runs, "uniform").published_gain is None
-    (row,) = [row for row in numbers.rows(runs) if (row.dataset, row.algorithm) == (TWO[0], "iql")]
+    (row,) = [row for row in statistics.rows(runs) if (row.dataset, row.algorithm) == (TWO[0], "iql")]
     assert row.cells["aw"].mean == pytest.approx(np.mean(scores["aw"][TWO[0]]))
     assert row.cells["aw"].spread == pytest.approx(np.std(scores["aw"][TWO[0]], ddof=1))
 
@@ -129,7 +129,7 @@ def test_only_a_lead_beyond_chance_is_bold(tmp_path):
         return 40 + lead * (run.method == "aw") + noise(run, 3.0)
 
     runs = runs_in(write(tmp_path, planned(TWO), scored))
-    best = {row.dataset: [label for label, cell in row.cells.items() if cell.best] for row in numbers.rows(runs)}
+    best = {row.dataset: [label for label, cell in row.cells.items() if cell.best] for row in statistics.rows(runs)}
     assert best == {TWO[0]: ["aw"], TWO[1]: []}
 
 
@@ -140,8 +140,8 @@ def test_few_seeds_and_failed_runs_are_never_bold(tmp_path, seeds, failure):
         broken = failure and run.method == "dw-aw" and run.seed == 0
         (failed(run) if broken else result(run, lambda run: 90.0 * (run.method == "dw-aw") + run.seed)).save(tmp_path)
     runs = runs_in(tmp_path)
-    assert not any(cell.best for row in numbers.rows(runs) for cell in row.cells.values())
-    assert not any(line.best for line in numbers.lines(runs))
+    assert not any(cell.best for row in statistics.rows(runs) for cell in row.cells.values())
+    assert not any(line.best for line in statistics.lines(runs))
 
 
 def test_one_seed_has_no_interval_and_says_so(tmp_path):
@@ -149,7 +149,7 @@ def test_one_seed_has_no_interval_and_says_so(tmp_path):
     line = line_of(runs, "aw")
     assert not line.has_interval
     assert tables.fields(line)[4] == ""
-    assert any("have 1 seed" in note for note in tables.notes(numbers.lines(runs)))
+    assert any("have 1 seed" in note for note in tables.notes(statistics.lines(runs)))
 
 
 def test_failed_runs_are_left_out_and_named(tmp_path):
@@ -162,7 +162,7 @@ def test_failed_runs_are_left_out_and_named(tmp_path):
     assert (line.failed, len(line.scores[TWO[0]]), len(line.scores[TWO[1]])) == (1, 2, 3)
     zero = {TWO[0]: [*line.scores[TWO[0]], 0.0], TWO[1]: line.scores[TWO[1]]}
     assert line.with_zeros == pytest.approx(stats.iqm(zero))
-    assert any("1 run failed and is left out; counted as 0" in note for note in tables.notes(numbers.lines(runs)))
+    assert any("1 run failed and is left out; counted as 0" in note for note in tables.notes(statistics.lines(runs)))
     assert line_of(runs, "uniform").with_zeros is None
 
 
@@ -267,7 +267,7 @@ def changed(run: plan.Planned, change: Any, **more: Any) -> results.Result:
 def test_the_command_plans_exactly_these_runs(tmp_path, capsys):
     grid = planned([*suites()["small"], "hopper-medium-v2"], ("iql", "cql"), sweeps=["sampler.temperature=0.5,2"])
     write(tmp_path, grid)
-    (command,) = origin.commands(runs_in(tmp_path), tmp_path)
+    (command,) = provenance.commands(runs_in(tmp_path), tmp_path)
     assert (command.here, command.missing, command.others) == (len(grid), [], 0)
     assert shlex.split(command.text)[3:5] == ["small", "hopper-medium-v2"]
     assert main([*shlex.split(command.text)[1:], "--dry-run", "--no-warm-up"]) == 0
@@ -279,7 +279,7 @@ def test_the_command_plans_exactly_these_runs(tmp_path, capsys):
 )
 def test_suites_and_trials_are_named_in_the_command(names, tmp_path):
     write(tmp_path, planned(names, methods=("uniform",), seeds=1))
-    (command,) = origin.commands(runs_in(tmp_path), tmp_path)
+    (command,) = provenance.commands(runs_in(tmp_path), tmp_path)
     assert not command.missing
     assert command.others == 0
     words = shlex.split(command.text)
@@ -291,7 +291,7 @@ def test_grids_of_several_calls_get_a_command_each(tmp_path):
     write(tmp_path, planned(TWO, ("iql", "cql")))
     write(tmp_path, planned(TWO[:1], methods=("aw",), seeds=2, sweeps=["sampler.temperature=0.5,2"]))
     write(tmp_path, planned(["hopper-medium-v2"], methods=("uniform",)))
-    found = origin.commands(runs_in(tmp_path), tmp_path)
+    found = provenance.commands(runs_in(tmp_path), tmp_path)
     assert [(command.here, command.missing, command.others) for command in found] == [
         (18 * 2, [], 0),
         (3, [], 0),
@@ -306,17 +306,17 @@ def test_missing_runs_and_other_versions_are_said(tmp_path):
     other = dict(result(grid[2]).made_with) | {"jax": "0.11.0"}
     result(grid[2], made_with=other).save(tmp_path)
     runs = runs_in(tmp_path)
-    (command,) = origin.commands(runs, tmp_path)
+    (command,) = provenance.commands(runs, tmp_path)
     assert command.missing == [grid[0].name]
     assert command.others == 1
-    assert origin.versions(runs)["jax"] == {"0.10.0": len(runs) - 1, "0.11.0": 1}
-    assert origin.odd_data(runs) == []
+    assert provenance.versions(runs)["jax"] == {"0.10.0": len(runs) - 1, "0.11.0": 1}
+    assert provenance.odd_data(runs) == []
 
 
 def test_what_was_typed_is_told(tmp_path):
     for number, run in enumerate(planned(TWO)):
         result(run, command="" if number < 3 else "winnow bench run <mine> --out a").save(tmp_path)
-    assert origin.typed(runs_in(tmp_path)) == {"winnow bench run <mine> --out a": 15}
+    assert provenance.typed(runs_in(tmp_path)) == {"winnow bench run <mine> --out a": 15}
     page = tmp_path / "page.html"
     assert main(["report", str(tmp_path), "--html", str(page)]) == 0
     assert "<code>winnow bench run &lt;mine&gt; --out a</code> (15 runs)" in page.read_text()
@@ -349,7 +349,7 @@ def test_a_study_is_told_by_its_variants(tmp_path):
     scores = {d: [float(r.score or 0) for r in mine if r.dataset == d] for d in line.scores}
     assert len(mine) == 12
     assert line.iqm is not None
-    assert line.iqm == stats.interval(scores, resamples=numbers.RESAMPLES)
+    assert line.iqm == stats.interval(scores, resamples=statistics.RESAMPLES)
     assert line.published == pytest.approx(stats.iqm([[22.1], [42.1], [60.3], [65.3]]))
     (base,) = [x for x in told.lines if (x.algorithm, x.label) == ("cql", "uniform")]
     assert base.published == pytest.approx(stats.iqm([[24.5], [7.2], [5.2], [5.4]]))  # that of the large table
@@ -393,7 +393,7 @@ def test_a_study_of_smaller_networks_has_no_published_numbers(tmp_path):
     told = studies.told(found, runs)
     assert {run.label for run in told.runs} == {one.label for one in STUDIES["lambda"].variants}
     assert all(line.published is None for line in told.lines)
-    (command,) = origin.commands(runs, tmp_path, [found])
+    (command,) = provenance.commands(runs, tmp_path, [found])
     assert (command.here, command.missing, command.others) == (len(runs), [], 0)
 
 
@@ -401,7 +401,7 @@ def test_the_command_of_a_study_plans_exactly_its_runs(tmp_path, capsys):
     study(tmp_path, "reg-only")
     write(tmp_path, planned(TWO))
     runs = runs_in(tmp_path)
-    first, second = origin.commands(runs, tmp_path, [STUDIES["reg-only"]])
+    first, second = provenance.commands(runs, tmp_path, [STUDIES["reg-only"]])
     assert (first.here, first.missing, first.others) == (24, [], 0)
     assert (second.here, second.missing, second.others) == (18, [], 0)
     assert main([*shlex.split(first.text)[1:], "--dry-run", "--no-warm-up"]) == 0
@@ -453,9 +453,9 @@ def test_results_that_are_no_part_of_a_study_get_a_line(tmp_path, capsys):
 
 def test_imbalance_and_gain_are_compared_by_rank():
     points = [(0.1, 5.0), (0.2, 9.0), (0.3, 7.0), (0.4, 20.0), (0.5, 30.0)]
-    assert gains.agreement(points) == pytest.approx(1 - 6 * 2 / (5 * 24))
-    assert gains.agreement(points[:4]) is None
-    assert gains.agreement([(0.1, gain) for _, gain in points]) is None
+    assert gain_vs_imbalance.agreement(points) == pytest.approx(1 - 6 * 2 / (5 * 24))
+    assert gain_vs_imbalance.agreement(points[:4]) is None
+    assert gain_vs_imbalance.agreement([(0.1, gain) for _, gain in points]) is None
 
 
 def test_imbalance_comes_from_the_result_or_from_pools_on_disk(tmp_path, monkeypatch):
@@ -469,9 +469,9 @@ def test_imbalance_comes_from_the_result_or_from_pools_on_disk(tmp_path, monkeyp
         facts = {"rows": 1, "rpsv_scaled": 0.25} if run.entry.text == TWO[0] else {"rows": 1}
         result(run, dataset=facts).save(tmp_path)
     runs = runs_in(tmp_path)
-    known = gains.imbalance(runs)
+    known = gain_vs_imbalance.imbalance(runs)
     assert known == {name: pytest.approx(imbalance(made).rpsv_scaled), TWO[0]: 0.25}
-    found = gains.gains(numbers.rows(runs), known)
+    found = gain_vs_imbalance.gains(statistics.rows(runs), known)
     assert {(one.dataset, one.label) for one in found} == {(d, m) for d in (name, TWO[0]) for m in ("aw", "dw-aw")}
     scores = {run.method: run.score for run in runs if run.dataset == TWO[0]}
     assert next(one.gain for one in found if one.dataset == TWO[0] and one.label == "aw") == pytest.approx(
@@ -511,7 +511,7 @@ def test_markdown_and_latex_have_the_numbers_of_the_report(tmp_path):
     markdown, latex = out["md"].read_text(), out["tex"].read_text()
     assert f"| mixed | iql | aw | **{line.iqm.value:.1f}** | \\[{low}, {high}\\] | {line.published:.1f} |" in markdown
     assert f"mixed & iql & aw & \\textbf{{{line.iqm.value:.1f}}} & [{low}, {high}] & {line.published:.1f} &" in latex
-    cell = next(row for row in numbers.rows(runs) if row.dataset == TWO[0]).cells["aw"]
+    cell = next(row for row in statistics.rows(runs) if row.dataset == TWO[0]).cells["aw"]
     assert f"**{cell.mean:.1f} ± {cell.spread:.1f} (3)** <sub>paper 111.3</sub>" in markdown
     assert f"\\textbf{{{cell.mean:.1f} $\\pm$ {cell.spread:.1f} (3)}} {{\\scriptsize (paper 111.3)}}" in latex
     assert "hopper-random-expert-5\\% & iql" in latex

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from winnow import envs
+from winnow.envs.workers import Workers
 from winnow.errors import BadInput
-from winnow.workers import Workers
 
 # What D4RL's files and environments have: numbers in an observation and in an action, the time limit.
 SIZES = {

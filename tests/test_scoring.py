@@ -25,9 +25,9 @@ from winnow.data.shards import Shard, blocks, shards
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.policy import Policy
-from winnow.scoring import Scorer, finished, score, score_all
-from winnow.trained import Trained
 from winnow.training import plan
+from winnow.training.trained import Trained
+from winnow.training.weigh_files import Scorer, finished, score, score_all
 from winnow.weighters import Density, Dual, Fixed, OptiDICE
 
 HIDDEN = (16, 16)
@@ -274,8 +274,8 @@ def test_what_does_not_fit_is_refused(learnt, tmp_path, capsys):
 CHILD = """
 import sys
 from pathlib import Path
-from winnow.scoring import Scorer, score_all
-from winnow.trained import Trained
+from winnow.training.weigh_files import Scorer, score_all
+from winnow.training.trained import Trained
 
 def peak():  # not ru_maxrss, which begins with the parent's
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))

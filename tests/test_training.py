@@ -17,17 +17,18 @@ import numpy as np
 import pytest
 
 import winnow
-from winnow import checkpoint, toy
+from winnow import toy
 from winnow.algorithms import BC, IQL, TD3BC
 from winnow.data import store
 from winnow.data.recipes import mixed
 from winnow.errors import BadInput
-from winnow.logs import read_metrics
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 from winnow.samplers import AW, Uniform
-from winnow.trained import Trained
+from winnow.system import checkpoint
+from winnow.system.metrics import read_metrics
 from winnow.training import plan, train, train_runs
+from winnow.training.trained import Trained
 from winnow.weighters import Density, Dual, NoWeights
 
 TINY = (8, 8)
@@ -97,7 +98,7 @@ def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "advance", interrupted)
-        patch.setattr("winnow.progress.LOOK", 1e-9)  # a step at a time
+        patch.setattr("winnow.system.progress.LOOK", 1e-9)  # a step at a time
         for number, step in ((0, 7), (0, 31), (1, 7), (1, 31)):
             with pytest.raises(KeyboardInterrupt):
                 train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)

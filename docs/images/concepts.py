@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from winnow import PF, figures, open_dataset
+from winnow import PF, open_dataset
 from winnow.data.dataset import Dataset
-from winnow.trained import Trained
+from winnow.render import figures
+from winnow.training.trained import Trained
 
 HERE = Path(__file__).parent
 DRAWN = 1500

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from winnow import stats
-from winnow.report.numbers import scores_of
 from winnow.report.runs import Run, read
+from winnow.report.statistics import scores_of
 from winnow.stats import Estimate, compare
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "as_published"

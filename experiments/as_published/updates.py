@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from winnow.bench import local, plan, suites
+from winnow.bench import plan, run_local, suites
 from winnow.commands.data import bar
 from winnow.evaluation import Evaluation
 
@@ -41,7 +41,7 @@ def main() -> None:
         names = [f"{environment}-random-expert-10%" for environment in environments]
         mixtures = suites.entries(names, rows=options.rows)
         runs += plan.grid(mixtures, [options.algorithm], options.methods.split(","), options.seeds, how)
-    done = local.run(plan.packs(runs), options.out, watch=bar)
+    done = run_local.run(plan.packs(runs), options.out, watch=bar)
     print(f"{len(done.results)} runs are done, {done.before} were done before")
 
 

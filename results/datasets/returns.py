@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from winnow import figures
 from winnow.data.imbalance import imbalance
 from winnow.data.sources import open_dataset
+from winnow.render import figures
 
 HERE = Path(__file__).parent
 TITLES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from winnow import figures
+from winnow.render import figures
 
 HERE = Path(__file__).parent
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from winnow.commands.demo import METHODS
-from winnow.trained import Trained
+from winnow.training.trained import Trained
 
 SPANS = ((0, 10), (0, 20), (0, 50), (50, 100))
 

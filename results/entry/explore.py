@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow.bench import local, plan, suites
+from winnow.bench import plan, run_local, suites
+from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind
-from winnow.bench.settings import Setting
 from winnow.evaluation import Evaluation
 from winnow.methods import METHODS
 from winnow.nets import adam_init, adam_step, mlp_init, scalar
@@ -177,7 +177,7 @@ def main() -> None:
         for drawn in ("aw", "uniform")
     ]
     kinds += [Kind("iql", method, tuple(sizes[:1])) for method in ("uniform", "aw", "best-source")]
-    local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
+    run_local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
     keep(words.out)
     print("\n".join(table()))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from winnow.bench import local, plan
+from winnow.bench import plan, run_local
+from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind
-from winnow.bench.settings import Setting
 from winnow.bench.suites import Entry
 from winnow.data.dataset import Dataset
 from winnow.evaluation import Evaluation
@@ -39,7 +39,7 @@ def learn(words: argparse.Namespace, entries: Sequence[Entry], methods: Sequence
     kinds = [Kind("iql", method, settings) for method in methods]
     how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
     runs = plan.planned(list(entries), kinds, words.seeds, how, command=typed(words.out))
-    local.run(plan.packs(runs), words.out)
+    run_local.run(plan.packs(runs), words.out)
 
 
 def typed(out: Path) -> str:

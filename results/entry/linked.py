@@ -1,4 +1,4 @@
-"""The exact dual's weights, continued past the end of each piece as `winnow.continued` continues rewards.
+"""The exact dual's weights, continued past the end of each piece as `winnow.samplers.fits.continued` continues rewards.
 
 python results/entry/linked.py [--rows 300000] [--steps 6000] [--environment hopper] [--shares 5,10]
 
@@ -24,12 +24,12 @@ import numpy as np
 from measures import measured
 
 from winnow.algorithms import BC
-from winnow.continued import _returns  # pyright: ignore
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.methods import make_sampler
-from winnow.runs import Run
+from winnow.packs.run import Run
 from winnow.samplers import Continued
+from winnow.samplers.fits.continued import _returns  # pyright: ignore
 from winnow.training import train_runs
 from winnow.weighters import Dual
 

@@ -29,15 +29,15 @@ from learning import learn, options
 from measures import measured
 
 from winnow.bench import suites
-from winnow.continued import continued_returns
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
-from winnow.followed import with_followers
 from winnow.methods import METHODS, make_sampler
 from winnow.nets import twins_init
-from winnow.progress import Progress
 from winnow.samplers import SAMPLERS, Followed
-from winnow.values import cut, fitted, judged
+from winnow.samplers.fits.continued import continued_returns
+from winnow.samplers.fits.followed import with_followers
+from winnow.samplers.fits.values import cut, fitted, judged
+from winnow.system.progress import Progress
 
 PART = 0.02
 """Of the draws, for promising pieces: about what an episode's first twenty steps are of a thousand."""

@@ -18,7 +18,7 @@ from measures import measured
 from winnow.algorithms import BC
 from winnow.data.sources import open_dataset
 from winnow.methods import make_sampler
-from winnow.runs import Run
+from winnow.packs.run import Run
 from winnow.training import train_runs
 from winnow.weighters import Dual
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from winnow.bench.suites import Entry, chosen, entries
 from winnow.data.catalogue import on_disk, open_named
-from winnow.files import write_text
 from winnow.methods import method
+from winnow.system.files import write_text
 
 
 def fit(entry: Entry, methods: list[str]) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from winnow import figures
-from winnow.report.gains import agreement, gains, imbalance
-from winnow.report.numbers import Line, lines, rows
+from winnow.render import figures
+from winnow.report.gain_vs_imbalance import agreement, gains, imbalance
 from winnow.report.runs import Run, read
+from winnow.report.statistics import Line, lines, rows
 from winnow.stats import Estimate, compare
 
 HERE = Path(__file__).parent

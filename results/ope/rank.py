@@ -31,13 +31,13 @@ from winnow.commands.data import bar
 from winnow.data import holdout
 from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset, combine
-from winnow.data.home import home
-from winnow.files import write_text
+from winnow.data.folder import home
 from winnow.methods import make_algorithm, method, resized
-from winnow.ope import judging
+from winnow.ope import estimate as estimating
 from winnow.ope.fqe import FQE
-from winnow.trained import Trained
+from winnow.system.files import write_text
 from winnow.training import plan, train_runs
+from winnow.training.trained import Trained
 
 SETS = ("dome", *(f"{task}-random-expert-10%@100000" for task in ("hopper", "walker2d", "halfcheetah")))
 FRESH = ("hopper-random-medium-10%@100000", "walker2d-random-medium-10%@100000")
@@ -99,7 +99,7 @@ def play(one: Trained) -> dict[str, list[float]]:
 
 # ------------------------------------------------------------------------------------------------------- judging
 
-VARIANTS: dict[str, tuple[judging.Fit, FQE]] = {
+VARIANTS: dict[str, tuple[estimating.Fit, FQE]] = {
     "usual": ("held-out", FQE()),
     "training rows": ("train", FQE()),
     "pessimism": ("held-out", FQE(pessimism=1.0)),
@@ -112,9 +112,9 @@ def judge(name: str, title: str) -> None:
     path, (fit, settings) = place / f"{title.replace(' ', '-')}.json", VARIANTS[title]
     if path.exists() or not (place / "truth.json").exists() or (name in FRESH and title != "usual"):
         return
-    trained, _ = judging.load([place / "runs"])
+    trained, _ = estimating.load([place / "runs"])
     began = time.process_time()
-    (found,) = judging.judge(trained, None, settings, fit)
+    (found,) = estimating.judge(trained, None, settings, fit)
     write_text(path, json.dumps(found.record() | {"cpu_seconds": round(time.process_time() - began, 1)}))
 
 

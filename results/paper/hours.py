@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from winnow.bench.plan import LARGEST, How, Planned, grid, shard
-from winnow.bench.studies import STUDIES
+from winnow.bench.study_list import STUDIES
 from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.data.names import suites
 from winnow.methods import record

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from winnow import figures
 from winnow.collect import behaviour
+from winnow.render import figures
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from winnow import figures
+from winnow.render import figures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from growth import AXES, along  # pyright: ignore

@@ -19,10 +19,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from winnow import tiles, toy
+from winnow import toy
 from winnow.methods import make_algorithm, method, resized
-from winnow.pack import Pack
-from winnow.programs import act
+from winnow.nets import tiles
+from winnow.packs.pack import Pack
+from winnow.packs.step import act
 from winnow.training import plan
 
 PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000, 256)}
@@ -30,7 +31,7 @@ PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000,
 INTERPRETED = {"iql": (12, 2_500, 128), "td3bc": (12, 2_500, 128), "cql": (10, 2_000, 128)}
 """The same on a CPU."""
 DEEP = {"iql": (8, 1_500, 256)}
-"""The same with a third layer, which goes through the products of `winnow.halves`."""
+"""The same with a third layer, which goes through the products of `winnow.nets.half`."""
 PRECISIONS = ("half", "float32")
 LOOKS, EPISODES, ROWS, SHARE = 5, 20, 100_000, 0.05
 WATCHED = ("q", "loss/critic", "loss/td", "weighter/loss", "weight/ess", "weight/reward")

@@ -25,8 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from shapes import pack, walk  # pyright: ignore
 
-from winnow.pack import Pack, _advancing  # pyright: ignore
-from winnow.programs import advance, side_by_side
+from winnow.packs.pack import Pack, _advancing  # pyright: ignore
+from winnow.packs.step import advance, side_by_side
 
 STEPS = 100
 PACKS = [

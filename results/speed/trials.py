@@ -1,7 +1,7 @@
 """Three trials on a GPU whose numbers are in results/speed/seen.json. Each prints what it measures.
 
 python results/speed/trials.py packs [--toy]     small and large packs; under XLA_FLAGS, what XLA's switches bring
-python results/speed/trials.py larger [--toy]    networks that no kernel of `winnow.fused` takes, in half floats and not
+python results/speed/trials.py larger [--toy]    networks too large for `winnow.nets.kernels`, in half floats and not
 python results/speed/trials.py blocks [--toy]    the way forth and back with the work cut up otherwise (`tiles.Blocks`)
 
 --toy is tiny, and works on a CPU: whether the script does.
@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accelerator import measure, ready  # pyright: ignore
 from shapes import BATCH, pack, walk  # pyright: ignore
 
-from winnow import fused, tiles
 from winnow.methods import make_algorithm, method, resized
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.nets import kernels, tiles
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 
 SHORT = {"long": 1_000_000}  # no batch is that long: the way that others go
 CUTS: dict[str, list[dict[str, Any]]] = {
@@ -87,7 +87,7 @@ def blocks(toy: bool) -> None:
         return jnp.asarray((scale * rng.normal(size=(nets, *shape))).astype(np.float16))
 
     def back(x: Any, *given: Any) -> Any:
-        return fused._back(x, *given, inputs=x.shape[1] - 1)
+        return kernels._back(x, *given, inputs=x.shape[1] - 1)
 
     for inputs in (16, 64, 128):
         x = half(rows, inputs).at[..., -1].set(1)
@@ -100,7 +100,7 @@ def blocks(toy: bool) -> None:
                 jax.clear_caches()  # a traced kernel does not know by what it was cut
                 try:
                     forth, given = compiled(
-                        lambda *given: fused._forth(*given, keep=True), x, first, second, b2, w3, b3
+                        lambda *given: kernels._forth(*given, keep=True), x, first, second, b2, w3, b3
                     )
                     kept, off = forth(*given)[1], ""
                     run = forth

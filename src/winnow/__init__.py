@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from winnow.errors import BadInput
     from winnow.evaluation import Evaluation, Round, evaluate
     from winnow.methods import method
+    from winnow.ope.estimate import judge
     from winnow.ope.fqe import FQE
-    from winnow.ope.judging import judge
+    from winnow.packs.run import Run
     from winnow.policy import Policy
-    from winnow.runs import Run
     from winnow.samplers import AW, PF, RW, Continued, Followed, Uniform
-    from winnow.trained import Trained
     from winnow.training import train, train_runs
+    from winnow.training.trained import Trained
     from winnow.types import Batch, Spec, Weights, expect, plugin
     from winnow.weighters import Density, Dual, Fixed, NoWeights, OptiDICE
 
@@ -45,11 +45,11 @@ _HOME = {
     "winnow.evaluation": ("Evaluation", "Round", "evaluate"),
     "winnow.ope.fqe": ("FQE",),
     "winnow.methods": ("method",),
-    "winnow.ope.judging": ("judge",),
+    "winnow.ope.estimate": ("judge",),
     "winnow.policy": ("Policy",),
-    "winnow.runs": ("Run",),
+    "winnow.packs.run": ("Run",),
     "winnow.samplers": ("AW", "PF", "RW", "Continued", "Followed", "Uniform"),
-    "winnow.trained": ("Trained",),
+    "winnow.training.trained": ("Trained",),
     "winnow.training": ("train", "train_runs"),
     "winnow.types": ("Batch", "Spec", "Weights", "expect", "plugin"),
     "winnow.weighters": ("Density", "Dual", "Fixed", "NoWeights", "OptiDICE"),

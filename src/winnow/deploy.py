@@ -18,7 +18,7 @@ import numpy as np
 
 from winnow import __version__
 from winnow.errors import BadInput
-from winnow.files import replacing, write_tensors
+from winnow.system.files import replacing, write_tensors
 
 if TYPE_CHECKING:
     from winnow.policy import Policy
@@ -54,8 +54,8 @@ def network(policy: Policy) -> Network:
     What `act` reads of the algorithm's state must be the layers of one ReLU network whose first outputs, through a
     tanh, are the mean action; so it is for every algorithm here. One that acts in another way is refused.
     """
-    from winnow import checkpoint
-    from winnow.actors import pruned
+    from winnow.policy.stacked import pruned
+    from winnow.system import checkpoint
     from winnow.types import Spec
 
     actions = len(policy.action_centre)

@@ -18,7 +18,7 @@ import pytest
 from bench.tiny import DATASETS, HOW, outcomes, planned, words
 
 import winnow.bench
-from winnow.bench import local
+from winnow.bench import run_local
 from winnow.bench.plan import packs
 from winnow.bench.results import file_of, load
 from winnow.cli import main
@@ -26,7 +26,7 @@ from winnow.errors import BadInput
 
 library = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
-cluster = importlib.import_module("winnow.bench.ray")
+cluster = importlib.import_module("winnow.bench.run_ray")
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:os.fork:RuntimeWarning",  # a node that is added is a fork of this process
@@ -61,7 +61,7 @@ def two(shared_folders) -> Iterator[Any]:
 def whole(tmp_path_factory) -> Path:
     """The grid, done on this machine without Ray."""
     folder = tmp_path_factory.mktemp("grid") / "out"
-    local.run(packs(planned()), folder, progress=False)
+    run_local.run(packs(planned()), folder, progress=False)
     return folder
 
 
@@ -237,7 +237,8 @@ def test_a_wrong_address_is_named(address, tmp_path, capsys):
 
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "winnow.bench.ray")
-    monkeypatch.delattr(winnow.bench, "ray")
+    monkeypatch.delitem(sys.modules, "winnow.bench.run_ray")
+    monkeypatch.delitem(sys.modules, "winnow.system.ray")
+    monkeypatch.delattr(winnow.bench, "run_ray")
     assert main([*words(tmp_path), "--on", "ray"]) == 2
     assert "pip install 'winnow[ray]'" in capsys.readouterr().err

@@ -10,14 +10,14 @@ import pytest
 from bench.tiny import planned
 
 from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, _played, playing, table_bytes
+from winnow.bench.datasets import Shelf, make_ready
 from winnow.bench.plan import How, Planned, grid
-from winnow.bench.shelf import Shelf, make_ready
 from winnow.bench.suites import entries
 from winnow.envs import lookup
 from winnow.errors import BadInput
 from winnow.evaluation import place
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 
 
 def size(tree: Any) -> int:

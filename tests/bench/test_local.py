@@ -17,17 +17,18 @@ from typing import Any
 import pytest
 from bench.tiny import DATASETS, HOW, outcomes, planned, words
 
-from winnow import loop, training
-from winnow.bench import local
-from winnow.bench.local import run, run_pack
+from winnow import training
+from winnow.bench import run_local
+from winnow.bench.datasets import Shelf
 from winnow.bench.plan import Planned, packs, shard
+from winnow.bench.remaining import begin, todo, work_of
 from winnow.bench.results import Result, file_of, load
-from winnow.bench.shelf import Shelf
-from winnow.bench.todo import begin, todo, work_of
+from winnow.bench.run_local import run, run_pack
 from winnow.cli import main
 from winnow.errors import BadInput
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
+from winnow.training import loop
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr(local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
+    monkeypatch.setattr(run_local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
 
 
 def test_every_run_is_a_result(whole):
@@ -194,7 +195,9 @@ def test_a_run_that_fails_is_a_result_and_is_tried_again_when_asked(tmp_path, no
     assert "nan" in bad.failure
     assert (bad.score, bad.shares, load(file_of(tmp_path, bad.id))) == (None, {}, bad)
     assert run([runs], tmp_path, progress=False).before == 2
-    monkeypatch.setattr(local, "run_pack", lambda pack, *_, **__: [bad] if [one.id for one in pack] == [bad.id] else [])
+    monkeypatch.setattr(
+        run_local, "run_pack", lambda pack, *_, **__: [bad] if [one.id for one in pack] == [bad.id] else []
+    )
     done = run([runs], tmp_path, retry_failed=True, progress=False)
     assert (done.before, done.results) == (1, [bad])
 
@@ -202,13 +205,13 @@ def test_a_run_that_fails_is_a_result_and_is_tried_again_when_asked(tmp_path, no
 def test_two_devices_do_the_same_as_one(whole, tmp_path):
     code = """
 import sys, jax
-from winnow.bench import local
+from winnow.bench import run_local
 from winnow.cli import main
-real = local.run_pack
+real = run_local.run_pack
 def told(pack, *args, **options):
     sys.stdout.write(f"on {jax.config.jax_default_device}\\n")  # in one piece: print's are mixed by two threads
     return real(pack, *args, **options)
-local.run_pack = told
+run_local.run_pack = told
 sys.exit(main(sys.argv[1:]))
 """
     surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -236,7 +239,7 @@ def instant(monkeypatch, whole):
             result.save(folder)
         return results
 
-    monkeypatch.setattr(local, "run_pack", quick)
+    monkeypatch.setattr(run_local, "run_pack", quick)
     return packs_done
 
 
@@ -275,19 +278,19 @@ def test_work_that_nobody_needs_is_removed(whole, tmp_path, instant, monkeypatch
     made = packs(planned())
     for pack in (made[0][:2], made[1]):
         begin(work_of(tmp_path, pack), pack)
-    monkeypatch.setattr("winnow.bench.todo.__version__", "0.0.0")
+    monkeypatch.setattr("winnow.bench.remaining.__version__", "0.0.0")
     begin(work_of(tmp_path, made[0]), made[0])  # by another version: it can't go on
     monkeypatch.undo()
     for one in made[0]:
         load(file_of(whole, one.id)).save(tmp_path)
-    monkeypatch.setattr(local, "run_pack", lambda *_, **__: [])
+    monkeypatch.setattr(run_local, "run_pack", lambda *_, **__: [])
     run(made[:1], tmp_path, progress=False)
     assert [path.name for path in (tmp_path / "work").iterdir()] == [work_of(tmp_path, made[1]).name]
 
 
 @pytest.mark.parametrize("lock", ["1-of-1.lock", "1-of-3.lock"])
 def test_two_processes_do_not_do_the_same(tmp_path, lock, no_training, capsys):
-    with local.locked(tmp_path / "locks" / lock):
+    with run_local.locked(tmp_path / "locks" / lock):
         assert main(words(tmp_path)) == 2
     said = capsys.readouterr().err
     assert f"process {os.getpid()}" in said or "1 of 3 parts is being done there" in said
@@ -297,13 +300,13 @@ def test_an_error_in_one_pack_ends_the_grid_with_it(tmp_path, monkeypatch):
     def fails(pack, *_, **__):
         raise BadInput("the disk is full")
 
-    monkeypatch.setattr(local, "run_pack", fails)
+    monkeypatch.setattr(run_local, "run_pack", fails)
     with pytest.raises(BadInput, match="the disk is full"):
         run(packs(planned()), tmp_path, progress=False)
 
 
 def test_an_environment_that_is_not_here_is_named_before_anything_is_trained(tmp_path, no_training, monkeypatch):
-    monkeypatch.setattr(local, "place", lambda *_: (_ for _ in ()).throw(BadInput("hopper: needs mujoco")))
+    monkeypatch.setattr(run_local, "place", lambda *_: (_ for _ in ()).throw(BadInput("hopper: needs mujoco")))
     with pytest.raises(BadInput, match="needs mujoco"):
         run(packs(planned()), tmp_path, progress=False)
 
@@ -327,10 +330,10 @@ def test_bad_words_get_a_line_and_exit_code_2(more, message, tmp_path, capsys):
 
 def test_a_packs_bar_opens_the_gate_for_the_next_and_passes_on_the_wish_to_stop(tmp_path):
     left = todo(packs(bc()), tmp_path, set())
-    grid = local._Grid(left, tmp_path, local.Progress(1, shown=False), 1)
+    grid = run_local._Grid(left, tmp_path, run_local.Progress(1, shown=False), 1)
     gate = threading.Lock()
     gate.acquire()
-    share = local._Share(grid, gate)
+    share = run_local._Share(grid, gate)
     share.describe("pack 1")
     assert gate.locked()
     share.describe("evaluating: 1 rounds left")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from winnow import envs, rollouts
+from winnow import envs
 from winnow.bench import plan
 from winnow.bench.plan import How, Planned, digest, grid, packs, shard
 from winnow.bench.suites import entries
-from winnow.data import d4rl, store
+from winnow.data import d4rl, pools, store
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 from winnow.methods import make_algorithm, method
@@ -35,7 +35,7 @@ def one(**settings) -> Planned:
 
 
 def test_the_papers_grid_is_planned_without_opening_anything(monkeypatch):
-    for module, name in ((store, "load"), (d4rl, "open_named"), (rollouts, "pool"), (envs, "make")):
+    for module, name in ((store, "load"), (d4rl, "open_named"), (pools, "pool"), (envs, "make")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("something was opened"))
     plan.identity.cache_clear()
     runs = grid(entries(["paper"]), ALGORITHMS, METHODS, 3, How())

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from winnow.bench import local, plan
+from winnow.bench import plan, run_local
 from winnow.bench.plan import How, grid
 from winnow.bench.results import collect
-from winnow.bench.studies import HOPPER, STUDIES, divided, named
+from winnow.bench.study_list import HOPPER, STUDIES, divided, named
 from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.cli import main
 from winnow.errors import BadInput
@@ -247,7 +247,7 @@ def test_a_study_from_end_to_end(done, capsys):
 
 
 def test_a_grid_does_not_do_again_what_a_study_has_done(done, capsys, monkeypatch):
-    monkeypatch.setattr(local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
+    monkeypatch.setattr(run_local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
     words = line("hopper-random-expert-diverse-5%", done)
     assert main([*words, "--methods", "uniform,dw-uniform"]) == 0
     assert "0 runs are done and 2 were done before" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 from winnow import envs, toy
 from winnow.cli import main
 from winnow.data import store
-from winnow.logs import read_metrics
+from winnow.system.metrics import read_metrics
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from problems import (
 )
 
 from winnow.algorithms import ALGORITHMS, BC, TD3BC
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 from winnow.samplers import AW, Uniform
 from winnow.types import Batch, Weights
 from winnow.weighters import NoWeights

@@ -17,9 +17,9 @@ from winnow.algorithms import ALGORITHMS, BC, CQL, IQL
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.data.recipes import diverse, mixed
-from winnow.layout import gather, lay_out
-from winnow.pack import Pack
-from winnow.runs import Run, packs
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run, packs
+from winnow.packs.tables import gather, lay_out
 from winnow.samplers import AW, PF, Uniform
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, NoWeights
 

@@ -16,8 +16,8 @@ from winnow.algorithms import BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
-from winnow.layout import draw, lay_out
-from winnow.runs import Run
+from winnow.packs.run import Run
+from winnow.packs.tables import draw, lay_out
 from winnow.samplers import AW, PF, RW, SAMPLERS, Alias, Sampler, Uniform, alias_table
 from winnow.weighters import NoWeights
 

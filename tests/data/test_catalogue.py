@@ -13,7 +13,7 @@ from winnow.data.export import export
 from winnow.data.names import all_names, parse
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.trained import Trained
+from winnow.training.trained import Trained
 
 
 @pytest.fixture(autouse=True)

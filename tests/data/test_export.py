@@ -25,10 +25,10 @@ from winnow.data.minari import minari_root, minari_weights
 from winnow.data.recipes import diverse
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.packs.run import Run
 from winnow.policy import Policy
-from winnow.runs import Run
 from winnow.samplers import Uniform
-from winnow.trained import Trained
+from winnow.training.trained import Trained
 from winnow.types import Spec
 from winnow.weighters.fixed import Fixed, read_weights
 

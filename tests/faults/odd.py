@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from winnow.checkpoint import read_record
 from winnow.cli import main
 from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.methods import METHODS
-from winnow.trained import Trained
+from winnow.system.checkpoint import read_record
+from winnow.training.trained import Trained
 
 OBS, ACTION = 3, 2
 CHEAP = [name for name in METHODS if name != "odpr-a"]

@@ -19,9 +19,9 @@ import hopping
 import numpy as np
 from bench.tiny import outcomes
 
-from winnow.checkpoint import read_record
 from winnow.data import store
-from winnow.logs import read_metrics
+from winnow.system.checkpoint import read_record
+from winnow.system.metrics import read_metrics
 
 CHUNK = 40
 """Updates in a chunk, wherever something is trained."""

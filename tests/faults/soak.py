@@ -39,7 +39,7 @@ from problems import quick_compiles
 
 from winnow import __version__
 from winnow.algorithms import ALGORITHMS
-from winnow.files import write_text
+from winnow.system.files import write_text
 
 KILLS = {
     "data import": 8,

@@ -19,12 +19,12 @@ import hopping
 import pytest
 
 import winnow
-from winnow import locks
 from winnow.cli import main
 from winnow.data import store
 from winnow.errors import BadInput
-from winnow.files import write_text
-from winnow.locks import alone, is_held, locked
+from winnow.system import locks
+from winnow.system.files import write_text
+from winnow.system.locks import alone, is_held, locked
 
 
 @contextlib.contextmanager
@@ -182,7 +182,7 @@ def test_where_the_file_system_has_no_locks_another_process_with_a_dead_ones_num
 
 DIES = """
 import os, pathlib, signal, sys
-from winnow.files import replacing
+from winnow.system.files import replacing
 with replacing(pathlib.Path(sys.argv[1])) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -263,10 +263,10 @@ def runs(folder: Path) -> list[Path]:
     from winnow.data import store
     from winnow.data.sources import open_dataset
     from winnow.methods import method
+    from winnow.packs.run import Run
     from winnow.policy import Policy
-    from winnow.runs import Run
-    from winnow.trained import Trained, run_record
     from winnow.training import FORMAT
+    from winnow.training.trained import Trained, run_record
     from winnow.weighters import Density
 
     store.save(dataset(name="toy", environment="Pendulum-v1"), folder / "toy.dataset")
@@ -294,14 +294,14 @@ def runs(folder: Path) -> list[Path]:
 def use_run(path: Path) -> Said:
     """As `evaluate`, `weights`, `export` and `ope` do."""
     from winnow import evaluation
-    from winnow.ope import judging
+    from winnow.ope import estimate
     from winnow.policy import Policy
 
     found = evaluation.candidates(path)
     assert len(found) == 1
     policy = Policy.load(path)
     assert policy(np.zeros((2, 3))).shape == (2, 2)
-    for one in judging.load([path])[0]:
+    for one in estimate.load([path])[0]:
         one.weights()
     return []
 
@@ -313,7 +313,7 @@ def configs(folder: Path) -> list[Path]:
 
 def use_config(path: Path) -> Said:
     from winnow import evaluation
-    from winnow.files import claim
+    from winnow.system.files import claim
 
     claim(path, {}, True, "runs")
     for one in evaluation.candidates(path.parent):
@@ -328,7 +328,7 @@ def returns(folder: Path) -> list[Path]:
 
 def use_returns(path: Path) -> Said:
     from winnow.evaluation import read_rounds, score_of
-    from winnow.logs import keep_lines
+    from winnow.system.metrics import keep_lines
 
     keep_lines(path, lambda line: line["step"] <= 10 and bool(line["run"]))
     score_of(read_rounds(path))
@@ -344,7 +344,7 @@ def metrics(folder: Path) -> list[Path]:
 def use_metrics(path: Path) -> Said:
     """As a resumed training and a finished run of a grid do."""
     from winnow.bench.results import thinned
-    from winnow.logs import keep_lines, read_metrics
+    from winnow.system.metrics import keep_lines, read_metrics
 
     keep_lines(path, lambda line: line["step"] <= {"a": 10}.get(line["run"], -1))
     lines = read_metrics(path)
@@ -353,7 +353,7 @@ def use_metrics(path: Path) -> Said:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    from winnow import checkpoint
+    from winnow.system import checkpoint
 
     checkpoint.save(folder / "pack-0.safetensors", _tree(), {"step": 10, "since": 5, "failures": {"a": "b"}})
     return [folder / "pack-0.safetensors"]
@@ -364,7 +364,7 @@ def _tree() -> dict[str, Any]:
 
 
 def use_checkpoint(path: Path) -> Said:
-    from winnow import checkpoint
+    from winnow.system import checkpoint
 
     said = checkpoint.read_record(path)
     assert isinstance(said, dict)
@@ -378,15 +378,15 @@ def snapshots(folder: Path) -> list[Path]:
     import jax
     from problems import tiny
 
-    from winnow import actors
     from winnow.algorithms import BC
     from winnow.evaluation import Snapshot
     from winnow.methods import record
+    from winnow.policy import stacked
     from winnow.types import Spec
 
     algorithm, spec = tiny(BC), Spec(3, 2, 8)
-    state = actors.pruned(algorithm, spec, algorithm.init(jax.random.key(0), spec))
-    one = actors.Actors(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
+    state = stacked.pruned(algorithm, spec, algorithm.init(jax.random.key(0), spec))
+    one = stacked.Actors(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
     both = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, np.float32)] * 2), one)
     told = {"seed": 0, "environment": "Pendulum-v1", "algorithm": record(algorithm), "plays": True}
     path = folder / "policies" / "pack-0-000000010.safetensors"
@@ -436,20 +436,20 @@ def result_files(folder: Path) -> list[Path]:
 
 def use_result(path: Path) -> Said:
     """As `report` does, with every table it writes; the figures of a page take too long for thousands of files."""
-    from winnow.report import numbers, origin, published, studies, tables
+    from winnow.report import provenance, published, statistics, studies, tables
     from winnow.report.runs import read
 
     said: Said = []
     found = read(path.parent.parent, said.append)
     told = [studies.told(one, found, 20) for one in studies.held(found)]
-    lines, rows = numbers.lines(found, 20), numbers.rows(found, 20)
+    lines, rows = statistics.lines(found, 20), statistics.rows(found, 20)
     texts = [
         tables.scores(found, published.score),
         tables.markdown(found, lines, rows, told),
         tables.latex(found, lines, rows, told),
     ]
-    origin.commands(found, path.parent, [one.study for one in told])
-    for of in (origin.versions, origin.settings, origin.odd_data, origin.typed):
+    provenance.commands(found, path.parent, [one.study for one in told])
+    for of in (provenance.versions, provenance.settings, provenance.odd_data, provenance.typed):
         texts.append(str(of(found)))
     "".join(texts).encode()
     return said
@@ -486,7 +486,7 @@ def locks(folder: Path) -> list[Path]:
 
 def use_lock(path: Path) -> Said:
     """Taken as it is; and looked at by a process that finds it held, or has no such locks on its file system."""
-    from winnow import locks
+    from winnow.system import locks
 
     with path.open("rb") as file:
         owner = locks._owner(file)
@@ -500,7 +500,7 @@ def use_lock(path: Path) -> Said:
 def begun(folder: Path) -> list[Path]:
     from grids import planned
 
-    from winnow.bench.todo import _stamp
+    from winnow.bench.remaining import _stamp
 
     runs = {run.id: run.name for run in planned(["hopper-random-expert-5%"])}
     path = folder / "work" / "ab" / "pack.json"
@@ -512,7 +512,7 @@ def begun(folder: Path) -> list[Path]:
 def use_begun(path: Path) -> Said:
     from grids import planned
 
-    from winnow.bench.todo import tidy, todo
+    from winnow.bench.remaining import tidy, todo
 
     folder = path.parent.parent.parent
     todo([planned(["hopper-random-expert-5%"])], folder, set())

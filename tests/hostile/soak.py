@@ -56,7 +56,7 @@ def table(tallies: list[Tally]) -> str:
 
 
 def write(tallies: list[Tally], minutes: float, seed: int) -> None:
-    from winnow.files import write_text
+    from winnow.system.files import write_text
 
     libraries = ("h5py", "numpy", "pyarrow", "safetensors", "minari")
     record = {

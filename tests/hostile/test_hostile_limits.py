@@ -20,10 +20,10 @@ from corpus import minari
 from making import columns, dataset, source, write_hdf5
 from pyarrow import parquet
 
-from winnow import checkpoint
-from winnow.data import limits, store
+from winnow.data import size_limits, store
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.system import checkpoint
 
 GIGA = 10**9
 
@@ -267,8 +267,8 @@ def test_what_is_packed_well_is_still_read(tmp_path):
 def test_a_budget_is_what_a_file_may_become(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(bytes(1000))
-    budget = limits.Budget("x", path)
-    budget.take(limits.FREE, "a")
+    budget = size_limits.Budget("x", path)
+    budget.take(size_limits.FREE, "a")
     budget.array((250, 100), 4, "b")
     with pytest.raises(BadInput, match="x: c claims more than a file of 1,000 bytes can mean"):
         budget.take(1, "c")

@@ -14,11 +14,11 @@ import pytest
 from corpus import minari
 from making import columns, dataset, write_hdf5
 
-from winnow import checkpoint
 from winnow.data import store
 from winnow.data.export import export
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.system import checkpoint
 from winnow.weighters.fixed import read_weights
 
 ROWS = 8

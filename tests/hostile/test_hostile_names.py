@@ -19,7 +19,7 @@ from winnow.data.minari import minari_metadata
 from winnow.data.names import is_name
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.files import is_file_name
+from winnow.system.files import is_file_name
 from winnow.training import plan, train_runs
 
 CLIMBING = ["..", "../x", "a/../../x", "/etc/passwd", ".hidden", "a/b", "."]

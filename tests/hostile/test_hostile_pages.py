@@ -12,11 +12,11 @@ from browser import CHROMIUM, Browser
 from grids import planned, result
 from making import source
 
-from winnow import figures, pages
 from winnow.bench.plan import digest
 from winnow.cli import main
 from winnow.data import store
 from winnow.data.dataset import combine
+from winnow.render import figures, pages
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's")
 

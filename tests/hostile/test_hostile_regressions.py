@@ -17,10 +17,10 @@ from corpus import KINDS, minari, runs, use_result
 from grids import planned, result
 from making import columns, dataset, source, write_hdf5
 
-from winnow import checkpoint, evaluation, figures, locks
+from winnow import evaluation
 from winnow.bench.plan import digest
+from winnow.bench.remaining import todo
 from winnow.bench.results import thinned
-from winnow.bench.todo import todo
 from winnow.commands.data import read_recipe
 from winnow.data import holdout, store
 from winnow.data.dataset import Meta
@@ -28,10 +28,12 @@ from winnow.data.export import export
 from winnow.data.recipes import Recipe, build, mixed, rebuild
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.files import claim
-from winnow.logs import read_metrics
 from winnow.policy import Policy
+from winnow.render import figures
 from winnow.report.runs import read
+from winnow.system import checkpoint, locks
+from winnow.system.files import claim
+from winnow.system.metrics import read_metrics
 from winnow.weighters.fixed import read_weights
 
 DEEP = "[" * 100_000

@@ -22,7 +22,7 @@ from making import columns
 from winnow.data.columns import ALIASES
 from winnow.data.dataset import Meta
 from winnow.errors import BadInput
-from winnow.files import parse_json
+from winnow.system.files import parse_json
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 BRIEF = settings(max_examples=30, derandomize=True, database=None, suppress_health_check=SLOW)

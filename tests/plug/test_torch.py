@@ -18,10 +18,11 @@ from safetensors.numpy import load_file
 from scipy.optimize import brentq
 
 import winnow
-from winnow import BadInput, checkpoint
-from winnow.files import write_tensors
+from winnow import BadInput
 from winnow.plug.torch import DensityWeights, Form, RowSampler, expect, probabilities
 from winnow.samplers import AW, PF, RW, Continued
+from winnow.system import checkpoint
+from winnow.system.files import write_tensors
 from winnow.types import Batch, Spec
 from winnow.weighters import Density, Dual
 from winnow.weighters.fixed import read_weights

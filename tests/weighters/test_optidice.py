@@ -18,8 +18,8 @@ from scipy.stats import norm
 from winnow.algorithms import BC
 from winnow.algorithms.projection import COMPONENTS, mixture_log_prob, projection_init
 from winnow.methods import method
-from winnow.pack import Pack
-from winnow.runs import Run
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run
 from winnow.samplers import Uniform
 from winnow.training import plan, train_runs
 from winnow.types import Batch, Spec, Weights

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tabular import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
 
-from winnow.pack import Pack
+from winnow.packs.pack import Pack
 from winnow.samplers import AW, PF
 from winnow.tabular.data import Data
 from winnow.tabular.exact import distance_to_optimum, divergence, exact_budget, exact_dual, linear_program

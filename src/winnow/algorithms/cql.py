@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from winnow.algorithms.sac import policy_loss
+from winnow.algorithms.soft_policy import policy_loss
 from winnow.nets import (
     Adam,
     Initialisation,

@@ -16,11 +16,11 @@ from jax.extend.core import jaxprs_in_params
 from winnow.bench.plan import Planned, cut
 from winnow.data.names import parse
 from winnow.envs import Environment, cores_here, shape
+from winnow.envs.play import play
 from winnow.errors import BadInput
 from winnow.evaluation import place
-from winnow.games import play
-from winnow.pack import Pack, traced
-from winnow.runs import Drawn, Run
+from winnow.packs.pack import Pack, traced
+from winnow.packs.run import Drawn, Run
 from winnow.types import Spec
 
 MARGIN = 0.85

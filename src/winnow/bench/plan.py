@@ -13,10 +13,9 @@ from typing import Any
 
 import jax
 
-from winnow import rollouts
-from winnow.bench.settings import Setting, fields_of, word
+from winnow.bench.overrides import Setting, fields_of, word
 from winnow.bench.suites import Entry
-from winnow.data import d4rl
+from winnow.data import d4rl, pools
 from winnow.data.names import level, parse
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
@@ -133,7 +132,7 @@ def identity(text: str) -> dict[str, Any]:
 
 @lru_cache
 def _pool_key(environment: str, policy: str) -> str:
-    return rollouts.Job(environment, policy).key
+    return pools.Job(environment, policy).key
 
 
 # --------------------------------------------------------------------------------------------------- the grid

@@ -19,7 +19,7 @@ from typing import Any
 
 from winnow.bench.plan import canonical, digest
 from winnow.errors import BadInput
-from winnow.files import parse_json, write_text
+from winnow.system.files import parse_json, write_text
 
 FORMAT = "winnow-result-1"
 POINTS = 20
@@ -57,7 +57,7 @@ class Result:
     command: str = ""
     """What was typed in the call that finished it; nothing where it was planned from Python."""
     warnings: list[str] = dataclasses.field(default_factory=list)
-    """What its own numbers said against it while it trained (`winnow.alarms`)."""
+    """What its own numbers said against it while it trained (`winnow.training.alarms`)."""
 
     @property
     def finished(self) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winnow.bench import suites
+from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind, Planned, planned
-from winnow.bench.settings import Setting
 from winnow.bench.suites import Entry
 from winnow.data.names import VERSION
 from winnow.errors import BadInput

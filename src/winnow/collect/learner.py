@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from winnow.algorithms import sac as sac_
-from winnow.algorithms.sac import SAC, SACState, Transitions
+from winnow.collect import sac as sac_
+from winnow.collect.sac import SAC, SACState, Transitions
 from winnow.nets import squashed_sample
 from winnow.types import Array, Metrics
 

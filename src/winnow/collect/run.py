@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from winnow import envs
-from winnow.collect.lanes import LEVELS, Setup, Trainer
+from winnow.collect.trainer import LEVELS, Setup, Trainer
 from winnow.errors import BadInput
 
 

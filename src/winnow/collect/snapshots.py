@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from winnow import checkpoint, envs
-from winnow.algorithms import sac as sac_
-from winnow.algorithms.sac import SAC
+from winnow import envs
+from winnow.collect import sac as sac_
+from winnow.collect.sac import SAC
+from winnow.data.pools import policy_file
 from winnow.errors import BadInput
-from winnow.rollouts import policy_file
+from winnow.system import checkpoint
 
 
 class Lane(NamedTuple):

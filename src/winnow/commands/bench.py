@@ -17,8 +17,8 @@ from winnow.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from winnow.bench.costs import Playing, Reckoned
+    from winnow.bench.remaining import Todo
     from winnow.bench.results import Result
-    from winnow.bench.todo import Todo
 
 
 def run(
@@ -86,7 +86,7 @@ def run(
             Without it the pack begins anew.
     """
     command = typed(locals())
-    from winnow.bench import local, plan, studies, suites
+    from winnow.bench import plan, run_local, study_list, suites
 
     number, count = _part(shard)
     if evaluation.keep:
@@ -95,7 +95,7 @@ def run(
         raise BadInput(f"--largest-pack is {largest_pack}; it must be at least 1")
     how = plan.How(steps, batch_size, chunk, evaluation, held_out)
     filters = _words(environments), _words(levels), _numbers(shares)
-    asked, words = studies.divided(suite)
+    asked, words = study_list.divided(suite)
     named = suites.entries(words, rows=rows, version=version) if words or not asked else []
     if asked:
         kinds = {"algorithms": _words(algorithms or ""), "methods": _words(methods or "")}
@@ -110,23 +110,23 @@ def run(
         runs = plan.grid(suites.chosen(named, *filters), trained, drawn, seeds, how, sweep, command)
     packs = plan.shard(runs, number, count, largest_pack or plan.LARGEST)
     if dry_run:
-        from winnow.bench.todo import todo
+        from winnow.bench.remaining import todo
 
-        left = todo(packs, out, local.finished(out, retry_failed=retry_failed, move=False))
+        left = todo(packs, out, run_local.finished(out, retry_failed=retry_failed, move=False))
         found = reckoned(left, ray_address if on == "ray" else None) if warm_up and left.packs else None
         played = evaluated(left) if warm_up and left.packs and on == "local" else None
         show(left, sum(map(len, packs)), found, played, cluster=on == "ray")
         return
     if on == "ray":
-        from winnow.bench import ray
+        from winnow.bench import run_ray
 
-        done = ray.run(
+        done = run_ray.run(
             packs, out, address=ray_address, shared=ray_shared, shard=(number, count), retry_failed=retry_failed
         )
     else:
         from winnow.commands.data import bar
 
-        done = local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
+        done = run_local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
     summarise(done.results, done.before, out)
 
 
@@ -178,14 +178,14 @@ def reckoned(left: Todo, cluster: str | None) -> Reckoned:
     if cluster is not None:
         from rich.console import Console
 
-        from winnow.bench import ray
+        from winnow.bench import run_ray
 
         with Console().status("measuring packs on a device of the cluster"):
-            return ray.reckon(left, cluster)
+            return run_ray.reckon(left, cluster)
     import jax
 
     from winnow.bench.costs import reckon
-    from winnow.progress import Progress
+    from winnow.system.progress import Progress
 
     devices = jax.local_devices()
     packs = left.spread(len(devices))
@@ -214,7 +214,7 @@ def show(left: Todo, total: int, found: Reckoned | None, played: Playing | None,
     from rich.table import Table
     from rich.text import Text
 
-    from winnow.bench.shelf import missing
+    from winnow.bench.datasets import missing
     from winnow.envs import cores_here
     from winnow.methods import record
 
@@ -272,8 +272,8 @@ def list_() -> None:
     from rich.text import Text
 
     from winnow.bench import suites
-    from winnow.bench.studies import STUDIES
     from winnow.bench.study import PREFIX
+    from winnow.bench.study_list import STUDIES
     from winnow.data import names
 
     console, usual = Console(), inspect.signature(run).parameters["seeds"].default

@@ -10,7 +10,7 @@ from pathlib import Path
 def train(words: list[str], prog: str) -> None:
     """The options are those of `python -m winnow.collect`, which needs no tyro."""
     from winnow.collect import main
-    from winnow.locks import alone
+    from winnow.system.locks import alone
 
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--out", type=Path)

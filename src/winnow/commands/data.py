@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from winnow import progress
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
 from winnow.data.names import Name, level
 from winnow.errors import BadInput
-from winnow.files import parse_json
+from winnow.system import progress
+from winnow.system.files import parse_json
 
 ROWS = 1_000_000
 
@@ -46,8 +46,8 @@ def make(
     """
     from winnow.data import store
     from winnow.data.names import parse, suites
-    from winnow.files import write_text
-    from winnow.workers import WorkerError
+    from winnow.envs.workers import WorkerError
+    from winnow.system.files import write_text
 
     if rows is not None and rows < 1:
         raise BadInput(f"--rows is {rows}; it must be at least 1")
@@ -82,9 +82,9 @@ def make(
 def made(name: str, sources: Mapping[str, str] | None = None, processes: int | None = None) -> Dataset:
     """The dataset with this name; what is not on disk is played or fetched, by one process at a time."""
     from winnow.data.catalogue import on_disk, open_named
-    from winnow.data.home import home
+    from winnow.data.folder import home
     from winnow.data.names import parse
-    from winnow.locks import in_turn
+    from winnow.system.locks import in_turn
 
     here = sources or on_disk(parse(name)) == "ready"
     turn = in_turn(home() / "making.lock", progress.say)
@@ -252,7 +252,7 @@ def mix(
     """
     from winnow.data import store
     from winnow.data.recipes import Recipe, build, rebuild
-    from winnow.files import write_text
+    from winnow.system.files import write_text
 
     if recipe is not None:
         if low or high or share is not None or rows != ROWS or segments or seed:

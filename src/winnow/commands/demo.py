@@ -39,10 +39,10 @@ def demo(
         rows: Rows of the dataset.
         open: Open the page in a browser at the end.
     """
-    from winnow import figures, pages
     from winnow.commands.data import made
     from winnow.data.imbalance import imbalance, verdict
-    from winnow.files import write_text
+    from winnow.render import figures, pages
+    from winnow.system.files import write_text
 
     name = SET if rows == ROWS else f"{SET.split('@')[0]}@{rows}"
     dataset = made(name)

@@ -44,13 +44,13 @@ def evaluate(
         video: A film of one episode of the first run, .gif or .mp4.
     """
     from winnow import evaluation
-    from winnow.files import write_text
-    from winnow.progress import Progress
+    from winnow.system.files import write_text
+    from winnow.system.progress import Progress
 
     if not run:
         raise BadInput("no run is given; name at least one file or folder that `winnow train` wrote")
     if video:
-        from winnow.video import film
+        from winnow.evaluation.video import film
 
         film(run[0], video, environment, seed)
     began: list[float] = []

@@ -30,8 +30,9 @@ def export(
     """
     from rich.console import Console
 
-    from winnow import checkpoint, deploy
+    from winnow import deploy
     from winnow.policy import Policy
+    from winnow.system import checkpoint
 
     wanted = (("onnx", onnx, deploy.to_onnx), ("pt2", torch, deploy.to_torch), ("safetensors", safetensors, None))
     if not any(path for _, path, _ in wanted):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from winnow.fourrooms import Seed, Settings, Summary
+    from winnow.tabular.fourrooms import Seed, Settings, Summary
 
 SHOWN = ("behaviour", "optimal policy", "PF", "AW", "DW paper", "DW code", "DW dual λ")
 """Panels of the figure: the first form of each that begins so."""
@@ -46,8 +46,8 @@ def fourrooms(
         density: λK and λF of DW as in the paper and as in its code, two numbers for each row.
         dual: λ of the exact dual, one row for each. A row with its own default, a budget, is always there.
     """
-    from winnow.fourrooms import Settings, run, summarise
-    from winnow.progress import Progress
+    from winnow.system.progress import Progress
+    from winnow.tabular.fourrooms import Settings, run, summarise
     from winnow.tabular.grid import Grid
 
     settings = Settings(episodes, random, aw, pf, density, dual)
@@ -110,9 +110,10 @@ def _write(out: Path, found: Sequence[Seed], summary: Sequence[Summary], setting
     """The figure, the table and the raw values, each whole or not at all."""
     import dataclasses
 
-    from winnow import __version__, figures
-    from winnow.files import write_text
-    from winnow.fourrooms import MEASURES, record
+    from winnow import __version__
+    from winnow.render import figures
+    from winnow.system.files import write_text
+    from winnow.tabular.fourrooms import MEASURES, record
     from winnow.tabular.maps import draw
 
     of_form = {line.form: line for line in summary}

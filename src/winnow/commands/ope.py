@@ -15,7 +15,7 @@ from winnow.errors import BadInput
 from winnow.ope.fqe import FQE, USUAL
 
 if TYPE_CHECKING:
-    from winnow.ope.judging import Interval, Judgement
+    from winnow.ope.estimate import Interval, Judgement
 
 UNTOLD = (
     "95 %: over resampled episodes of the log, initial Q networks, held-out first states and, where a method has "
@@ -52,16 +52,16 @@ def ope(
         each: Show every run, not only the methods.
         fqe: How Q is fitted.
     """
-    from winnow.files import write_text
-    from winnow.ope import judging
-    from winnow.progress import Progress
+    from winnow.ope import estimate
+    from winnow.system.files import write_text
+    from winnow.system.progress import Progress
 
     if out and out.suffix not in (".json", ".csv"):
         raise BadInput(f"{out}: results are written as .json or .csv; choose one of these endings")
-    trained, failed = judging.load(run, dataset)
+    trained, failed = estimate.load(run, dataset)
     with Progress(fqe.steps * len(trained), shown=not json, unit="updates") as bar:
         bar.describe("fitting Q")
-        found = judging.judge(trained, held_out, fqe, fit, bar.count)
+        found = estimate.judge(trained, held_out, fqe, fit, bar.count)
     record = [one.record() for one in found]
     if out:
         write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))

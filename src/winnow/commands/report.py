@@ -42,11 +42,11 @@ def report(
     if inside := [str(path) for path in wanted.values() if path.parent == (folder / "results").resolve()]:
         raise BadInput(f"{inside[0]}: lies among the results, where it would be taken for one; choose another place")
 
-    from winnow.bench.studies import named
     from winnow.bench.study import PREFIX
-    from winnow.files import write_text
-    from winnow.report import doubts, numbers, page, published, studies, tables
+    from winnow.bench.study_list import named
+    from winnow.report import doubts, page, published, statistics, studies, tables
     from winnow.report.runs import read
+    from winnow.system.files import write_text
 
     chosen = named(study.removeprefix(PREFIX)) if study else None
     skipped: list[str] = []
@@ -62,11 +62,11 @@ def report(
         write_text(csv, tables.scores(told[0].runs if chosen else runs, paper))
     runs = told[0].runs if chosen else studies.others(runs, told)
     if wanted.keys() != {"--csv"}:
-        lines = [] if chosen else numbers.lines(runs)
+        lines = [] if chosen else statistics.lines(runs)
         if not wanted:
             tables.show(lines, told, [*doubts.weak_oracles(runs), *doubts.warned(runs)])
         if html or markdown or latex:
-            rows = told[0].rows if chosen else numbers.rows(runs)
+            rows = told[0].rows if chosen else statistics.rows(runs)
             if html:
                 every = told[0].lines if chosen else lines
                 page.write(html, folder, runs, every, rows, skipped, told, only=bool(chosen))

@@ -197,7 +197,7 @@ def summarise(trained: Sequence[Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from winnow.logs import read_metrics
+    from winnow.system.metrics import read_metrics
 
     last = {line["run"]: line for line in read_metrics(out / "metrics.jsonl")}
     names = ("run", "steps", "weighted reward", "effective share", "return", "score", "state")

@@ -12,7 +12,7 @@ import tyro
 from winnow.errors import BadInput
 from winnow.ope.candidates import EPISODELESS, GRID, Candidate
 from winnow.ope.tune import AS_USUAL, Tuning
-from winnow.progress import say
+from winnow.system.progress import say
 
 if TYPE_CHECKING:
     from winnow.ope.tune import Choice
@@ -50,9 +50,9 @@ def tune(
         tuning: How candidates are trained and judged.
     """
     from winnow.commands.data import opened
-    from winnow.files import write_text
-    from winnow.locks import alone
     from winnow.ope import tune
+    from winnow.system.files import write_text
+    from winnow.system.locks import alone
 
     data = opened(dataset)
     wanted = [Candidate.parse(text) for text in candidates] or [

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from winnow import weight_table
 from winnow.errors import BadInput
+from winnow.training import weight_table
 
 if TYPE_CHECKING:
-    from winnow.trained import Trained
+    from winnow.training.trained import Trained
 
 
 def weights(
@@ -56,10 +56,10 @@ def weights(
         raise BadInput("--on ray goes with --over: it weighs a set of Parquet files")
     from rich.console import Console
 
-    from winnow import figures
     from winnow.commands.data import bar
     from winnow.data.export import check_target
     from winnow.data.export import export as write_dataset
+    from winnow.render import figures
 
     out, figure = out or run.with_suffix(".weights.parquet"), figure or run.with_suffix(".weights.svg")
     weight_table.check_ending(out)
@@ -88,7 +88,7 @@ def weights(
 
 def _learnt(run: Path, dataset: str | None) -> Trained:
     from winnow.data.sources import open_dataset
-    from winnow.trained import Trained
+    from winnow.training.trained import Trained
 
     trained = Trained.load(run, open_dataset(dataset) if dataset else None)
     if trained.failure:
@@ -98,7 +98,7 @@ def _learnt(run: Path, dataset: str | None) -> Trained:
 
 def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: str | None) -> None:
     from winnow.commands.data import bar
-    from winnow.scoring import Scorer, score_all
+    from winnow.training.weigh_files import Scorer, score_all
 
     scorer = Scorer.of(_learnt(run, dataset), run)
     with bar("weighing") as progress:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Literal
 
-from winnow import rollouts
-from winnow.data import d4rl
+from winnow.data import d4rl, pools
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
 from winnow.data.names import Name, level, parse
@@ -47,7 +46,7 @@ def open_named(
         raise BadInput(f"{text}: has no source {sorted(unused)[0]!r}; {wanted}")
     if name.kind == "pool":
         with watch(f"playing {text}") as progress:
-            return rollouts.pool(
+            return pools.pool(
                 name.environment, level(text), name.pool_rows, make=make, processes=processes, progress=progress
             )
     if name.kind == "d4rl":
@@ -83,7 +82,7 @@ State = Literal["ready", "in part", "not here"]
 def on_disk(name: Name) -> State:
     """How much of a dataset is here: all of it, some of its sources or episodes, or nothing."""
     if name.kind == "pool":
-        job = rollouts.Job(name.environment, level(name.text))
+        job = pools.Job(name.environment, level(name.text))
         return "ready" if job.on_disk(name.pool_rows) else "in part" if job.parts.exists() or job.made() else "not here"
     if name.kind == "d4rl":
         return "ready" if d4rl.locate(name.text) else "not here"

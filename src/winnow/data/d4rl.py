@@ -38,13 +38,13 @@ import numpy as np
 from winnow.data.arrays import from_arrays
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
-from winnow.data.home import home
+from winnow.data.folder import home
 from winnow.data.minari import is_minari, minari_root
 from winnow.data.names import ENVIRONMENTS
 from winnow.data.sources import DAMAGE, FORMATS, open_dataset
 from winnow.errors import BadInput
-from winnow.files import write_text
-from winnow.progress import say
+from winnow.system.files import write_text
+from winnow.system.progress import say
 
 BASE = "https://rail.eecs.berkeley.edu/datasets/offline_rl/"
 TIMEOUT = 30.0

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from winnow.errors import BadInput
-from winnow.files import parse_json
+from winnow.system.files import parse_json
 
 Kind = Literal["episodes", "continuing", "bag"]
 LONGEST, MOST_SOURCES = 200, 1_000

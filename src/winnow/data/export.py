@@ -19,7 +19,7 @@ from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset
 from winnow.data.minari import minari_root
 from winnow.errors import BadInput
-from winnow.files import replacing
+from winnow.system.files import replacing
 
 
 def export(

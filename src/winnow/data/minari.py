@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data.columns import Found, Progress, carried
-from winnow.data.limits import Budget, few_columns
+from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
-from winnow.files import is_file_name, parse_json
+from winnow.system.files import is_file_name, parse_json
 
 METADATA = "metadata.json"
 FIELDS = {"observations": "observation_space", "actions": "action_space"}

@@ -17,7 +17,7 @@ import numpy as np
 from winnow.data.arrays import NoSuccessor
 from winnow.data.columns import Found, gather
 from winnow.data.dataset import Dataset, Kind
-from winnow.data.limits import Budget, few_columns
+from winnow.data.size_limits import Budget, few_columns
 from winnow.data.sources import arrow_array, assemble, readable
 from winnow.errors import BadInput
 

@@ -18,8 +18,8 @@ from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
 from winnow.data.dataset import MOST_SOURCES, Dataset, Kind, Side
-from winnow.data.limits import Budget, few_columns
 from winnow.data.minari import METADATA, hard_linked, is_minari, open_minari
+from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
 
 DAMAGE = Exception

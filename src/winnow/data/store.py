@@ -11,7 +11,7 @@ import numpy as np
 
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.errors import BadInput
-from winnow.files import parse_json, write_tensors
+from winnow.system.files import parse_json, write_tensors
 
 FORMAT = "winnow-dataset-1"
 LONGEST_HEADER = 10_000_000

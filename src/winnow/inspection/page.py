@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from winnow import __version__, figures, pages
+from winnow import __version__
 from winnow.data.dataset import Dataset
 from winnow.data.imbalance import Imbalance, degree, recommend, verdict
 from winnow.inspection import coverage, episodes, pictures, weightings, words
 from winnow.inspection.coverage import Map
 from winnow.inspection.weightings import Weighting
+from winnow.render import figures, pages
 
 Told = Callable[[str], None]
 
@@ -34,7 +35,7 @@ def write(
     `told` hears what is being done."""
     from markupsafe import Markup
 
-    script = (resources.files("winnow") / "templates" / "inspect.js").read_text(encoding="utf-8")
+    script = (resources.files("winnow.render") / "templates" / "inspect.js").read_text(encoding="utf-8")
     found = weightings.plain(data) + weightings.of_runs(data, runs, told)
     told("laying out the states")
     place = coverage.project(data)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from winnow import figures
 from winnow.data.dataset import Dataset
 from winnow.data.imbalance import Imbalance
-from winnow.figures import COLOURS
 from winnow.inspection import weightings
 from winnow.inspection.weightings import Weighting
+from winnow.render import figures
+from winnow.render.figures import COLOURS
 
 
 def spread(data: Dataset, measured: Imbalance) -> Any:

@@ -26,8 +26,8 @@ from winnow.data.scaling import action_transform
 from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
+from winnow.samplers.fits.values import scale_of, to_the_end
 from winnow.types import Array
-from winnow.values import scale_of, to_the_end
 
 MARGIN = 0.1
 """How far a policy's value may lie above all returns of the log, in units of their range."""

@@ -19,21 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from winnow import checkpoint
 from winnow.data.dataset import Dataset
 from winnow.data.holdout import join, split
 from winnow.errors import BadInput
-from winnow.files import claim, write_text
 from winnow.methods import make_algorithm, record, resized
-from winnow.ope import fqe, judging, odds
+from winnow.ope import estimate, fqe, ranking
 from winnow.ope.candidates import GRID, Candidate
+from winnow.ope.estimate import Fit
 from winnow.ope.fqe import FQE, USUAL
-from winnow.ope.judging import Fit
-from winnow.ope.odds import MethodEstimate
-from winnow.progress import Progress
-from winnow.runs import Run
-from winnow.trained import Trained
+from winnow.ope.ranking import MethodEstimate
+from winnow.packs.run import Run
+from winnow.system import checkpoint
+from winnow.system.files import claim, write_text
+from winnow.system.progress import Progress
 from winnow.training import check, train_runs
+from winnow.training.trained import Trained
 from winnow.types import Algorithm
 
 FORMAT = "winnow-tune-1"
@@ -170,8 +170,8 @@ class _Search:
             parts = one.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
             self.runs[one.label] = Run(self.train, learner, *parts, name=one.label)
         check(list(self.runs.values()), steps=tuning.steps, batch_size=tuning.batch_size)
-        judging.check_fit(self.train, self.held)
-        self.states, self.strata, self.notes = judging.first_states(self.held)
+        estimate.check_fit(self.train, self.held)
+        self.states, self.strata, self.notes = estimate.first_states(self.held)
         if left := [one.label for one in self.candidates[len(self.wanted) :]]:
             self.notes.append(f"{tuning.runs} runs are too few to try {', '.join(left)}")
 
@@ -236,16 +236,16 @@ class _Search:
         log = {"train": self.train, "held-out": self.held}.get(self.tuning.fit) or join(self.train, self.held)
         with Progress(settings.steps * len(new), shown=self.progress, unit="updates") as bar:
             bar.describe(f"fitting Q to {len(new)} policies")
-            found = fqe.evaluate(log, self.states, [judging.policy_of(one) for one in new], settings, bar.count)
+            found = fqe.evaluate(log, self.states, [estimate.policy_of(one) for one in new], settings, bar.count)
         self.values |= {one.run.name: value.value for one, value in zip(new, found, strict=True)}
         checkpoint.save(path, self.values, {"runs": sorted(self.values)})
 
     def _compare(self) -> tuple[list[MethodEstimate], np.ndarray, list[str]]:
         names = list(self.trained)
         values, seed = np.stack([self.values[name] for name in names]), self.tuning.fqe.seed
-        drawn = odds.draws(values, self.strata, seed)
+        drawn = ranking.draws(values, self.strata, seed)
         labels = [name.rpartition(".seed")[0] for name in names]
-        return odds.compare(labels, values.mean(axis=(1, 2)), drawn, seed, [None] * len(names))
+        return ranking.compare(labels, values.mean(axis=(1, 2)), drawn, seed, [None] * len(names))
 
     def _choose(self, stay: list[str], table: list[MethodEstimate], drawn: np.ndarray, more: list[str]) -> Choice:
         """The best of those that stayed to the end: they were trained most often."""

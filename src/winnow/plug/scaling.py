@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from winnow.data import scaling
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
-from winnow.layout import start_of
+from winnow.packs.tables import start_of
 from winnow.plug.columns import NAMES, find
 from winnow.plug.losses import Rows
 

@@ -22,7 +22,6 @@ except ImportError as error:
     raise ImportError("winnow.plug.torch needs PyTorch installed: pip install 'winnow[torch]'") from error
 from torch import Tensor, nn
 
-from winnow import checkpoint, weight_table
 from winnow.errors import BadInput
 from winnow.nets import Initialisation
 from winnow.plug import losses
@@ -30,11 +29,13 @@ from winnow.plug.columns import Data, as_dataset, probabilities
 from winnow.plug.draws import BLOCK, RowSampler
 from winnow.plug.scaling import Scaling, rows
 from winnow.samplers import Sampler
+from winnow.system import checkpoint
+from winnow.training import weight_table
 from winnow.types import check_settings
 from winnow.weighters import Density, Dual
 
 if TYPE_CHECKING:
-    from winnow.trained import RowWeights
+    from winnow.training.trained import RowWeights
 
 __all__ = ["DensityWeights", "RowSampler", "Weights", "expect", "probabilities"]
 
@@ -169,7 +170,7 @@ class DensityWeights(nn.Module):
     def from_run(cls, run: str | Path, dataset: Data | None = None) -> Self:
         """The weights that `winnow train` learnt, from a finished run's file; the dataset from where it was, unless it
         is given. Learning goes on where it stopped: Adam's moments come along."""
-        from winnow.trained import Trained
+        from winnow.training.trained import Trained
 
         trained = Trained.load(run, None if dataset is None else as_dataset(dataset))
         config = trained.run.weighter
@@ -211,7 +212,7 @@ class DensityWeights(nn.Module):
 
     def rows(self, data: Data, sampler: str | Sampler = "uniform") -> RowWeights:
         """What the weights say of each row of a dataset, drawn with a sampler: `.ratio`, `.probability`, `.weight`."""
-        from winnow.trained import RowWeights
+        from winnow.training.trained import RowWeights
 
         dataset = as_dataset(data)
         chance, count = probabilities(dataset, sampler), len(dataset)

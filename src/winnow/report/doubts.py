@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winnow.report.numbers import grouped
 from winnow.report.runs import Run
+from winnow.report.statistics import grouped
 
 ORACLE = "best-source"
 """The method that draws only the good rows, by their label."""
@@ -21,7 +21,7 @@ KINDS = {
     "its weights leave hardly any row": "have weights that leave hardly any row",
     "its weights weigh nothing": "have weights that weigh nothing",
 }
-"""How a warning of `winnow.alarms` begins, and what is said of all runs that have it."""
+"""How a warning of `winnow.training.alarms` begins, and what is said of all runs that have it."""
 
 
 def weak_oracles(runs: Sequence[Run]) -> list[str]:

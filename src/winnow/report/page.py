@@ -11,12 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from winnow import __version__, figures, pages
-from winnow.figures import Band
-from winnow.report import doubts, gains, numbers, origin, published, study_page, tables
-from winnow.report.blocks import iqms, picture, value
-from winnow.report.numbers import Line, Row
+from winnow import __version__
+from winnow.render import figures, pages
+from winnow.render.figures import Band
+from winnow.report import doubts, gain_vs_imbalance, provenance, published, statistics, study_page, tables
+from winnow.report.page_parts import iqms, picture, value
 from winnow.report.runs import Run, labels
+from winnow.report.statistics import Line, Row
 from winnow.report.studies import Told
 from winnow.report.tables import interval, number
 
@@ -38,14 +39,14 @@ def write(
     whose IQMs need not be shown twice."""
     from markupsafe import Markup
 
-    script = (resources.files("winnow") / "templates" / "report.js").read_text(encoding="utf-8")
+    script = (resources.files("winnow.render") / "templates" / "report.js").read_text(encoding="utf-8")
     order = labels(runs)
     colour = figures.colours(order)
     suites = list(dict.fromkeys(run.suite for run in runs))
     every = list({run.id: run for run in (*runs, *(run for one in studies for run in one.runs))}.values())
     failed = [run for run in every if run.failure is not None]
     unscored = [run for run in every if run.failure is None and run.score is None]
-    made = origin.commands(every, folder, [one.study for one in studies])
+    made = provenance.commands(every, folder, [one.study for one in studies])
     missing = [name for command in made for name in command.missing]
     asked = ["--study", studies[0].study.name] if only else []
     pages.write(
@@ -67,11 +68,11 @@ def write(
         unscored=_named(run.name for run in unscored),
         missing=_named(missing),
         skipped=_named(skipped),
-        odd=origin.odd_data(every),
+        odd=provenance.odd_data(every),
         iqms=[] if only else [iqms(suite, [one for one in lines if one.suite == suite], colour) for suite in suites],
         studies=[study_page.section(one) for one in studies],
         elsewhere=len(every) - len(runs),
-        resamples=numbers.RESAMPLES,
+        resamples=statistics.RESAMPLES,
         rule=tables.RULE,
         methods=order,
         rows=[_row(row, order) for row in rows],
@@ -81,11 +82,11 @@ def write(
         weights=_some(figure for suite in suites for figure in _weights(suite, runs, colour)),
         gains=_gains(runs, rows, colour),
         commands=made,
-        typed=origin.typed(every),
+        typed=provenance.typed(every),
         this=f"winnow report {shlex.join([str(folder), *asked, '--html', str(path)])}",
         version=__version__,
-        versions=origin.versions(every),
-        settings=origin.settings(every),
+        versions=provenance.versions(every),
+        settings=provenance.settings(every),
     )
 
 
@@ -124,7 +125,7 @@ def _gain(line: Line) -> str:
     if line.gain is None:
         return ""
     about = f" {interval(*line.gain.iqm[1:3], True)}" if line.gain.iqm.seeds > 1 else ""
-    return f"{number(line.gain.iqm.value, True)}{about} over {numbers.BASE}"
+    return f"{number(line.gain.iqm.value, True)}{about} over {statistics.BASE}"
 
 
 def _with_zeros(lines: Sequence[Line]) -> list[str]:
@@ -145,7 +146,7 @@ def _profiles(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> d
     mine = [line for line in lines if line.suite == suite and line.iqm]
     highest = max((score for line in mine for seeds in line.scores.values() for score in seeds), default=0.0)
     for line in mine:
-        found = numbers.profile(line, max(10.0, 10 * math.ceil(highest / 10)))
+        found = statistics.profile(line, max(10.0, 10 * math.ceil(highest / 10)))
         band = (found.low, found.high) if line.has_interval else None
         values.setdefault(line.algorithm, {})[line.label] = Band(found.thresholds, found.share, band)  # pyright: ignore[reportArgumentType]
         above = [score > 50 for seeds in line.scores.values() for score in seeds]
@@ -164,7 +165,7 @@ def _lines_of(
     """Curves by algorithm and method, where there are any."""
     found: dict[str, dict[str, Mapping[Any, float]]] = {}
     some = [run for run in runs if run.suite == suite]
-    for (algorithm, label), same in numbers.grouped(some, "algorithm", "label").items():
+    for (algorithm, label), same in statistics.grouped(some, "algorithm", "label").items():
         if points := of(same):
             found.setdefault(algorithm, {})[label] = points
     return found
@@ -186,7 +187,7 @@ def _bands(found: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> dict[str, 
 
 
 def _curves(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> dict[str, Any] | None:
-    found = _lines_of(suite, runs, lambda same: numbers.curve(same, "curve"))
+    found = _lines_of(suite, runs, lambda same: statistics.curve(same, "curve"))
     if not found:
         return None
     drawn = figures.bands(_bands(found), colour, "updates", "normalised score")
@@ -196,7 +197,7 @@ def _curves(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> dict[
 def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list[dict[str, Any] | None]:
     """Shares of the weight by source, where there are several, and the effective sample size over training."""
     pictures: list[dict[str, Any] | None] = []
-    if parts := _lines_of(suite, runs, numbers.good_shares):
+    if parts := _lines_of(suite, runs, statistics.good_shares):
         said = [
             f"{algorithm} {label} {', '.join(f'{part:.0%} at {share:g} %' for share, part in points.items())}"
             for algorithm, by_label in parts.items()
@@ -204,7 +205,7 @@ def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list
         ]
         alt = f"Share of the weight on the good source for {suite}, by its share of the rows: {'; '.join(said)}."
         pictures.append(picture(figures.shares(parts, colour), f"{suite}: share of the weight on the good source", alt))
-    if sizes := _lines_of(suite, runs, lambda same: numbers.curve(same, "ess")):
+    if sizes := _lines_of(suite, runs, lambda same: statistics.curve(same, "ess")):
         drawn = figures.bands(_bands(sizes), colour, "updates", "effective sample size / batch", 1.05)
         ends = _ends(sizes, ".0%")
         alt = f"Effective sample size of the weights for {suite}, as a part of the batch. At the end: {ends}."
@@ -214,10 +215,10 @@ def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list
 
 def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) -> dict[str, Any]:
     """Gain over uniform against imbalance, or which datasets' imbalance is not known."""
-    known = gains.imbalance(runs)
+    known = gain_vs_imbalance.imbalance(runs)
     unknown = [dataset for dataset in dict.fromkeys(run.dataset for run in runs) if dataset not in known]
     points: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for one in gains.gains(rows, known):
+    for one in gain_vs_imbalance.gains(rows, known):
         if one.rpsv > 0:
             points.setdefault(one.algorithm, {}).setdefault(one.label, []).append((one.rpsv, one.gain))
     figure, ranks = None, []
@@ -231,7 +232,7 @@ def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) 
             {"algorithm": algorithm, "label": label, "datasets": len(dots), "rank": f"{rank:+.2f}"}
             for algorithm, by_label in points.items()
             for label, dots in by_label.items()
-            if (rank := gains.agreement(dots)) is not None
+            if (rank := gain_vs_imbalance.agreement(dots)) is not None
         ]
         drawn = figures.scatter(points, colour, "RPSV of returns scaled to [0, 1]", "gain over uniform")
         alt = (
@@ -239,7 +240,7 @@ def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) 
         )
         figure = picture(drawn, "gain over uniform against RPSV", alt)
     unsaid = _named(unknown)
-    return {"figure": figure, "ranks": ranks, "unknown": unsaid, "known": len(known), "base": numbers.BASE}
+    return {"figure": figure, "ranks": ranks, "unknown": unsaid, "known": len(known), "base": statistics.BASE}
 
 
 # -------------------------------------------------------------------------------------------------------- the table

@@ -34,7 +34,7 @@ Paper = Callable[[str, str, str], float | None]
 
 
 def _lines(file: str) -> Iterator[dict[str, str]]:
-    text = (resources.files("winnow.data") / file).read_text(encoding="utf-8")
+    text = (resources.files("winnow.report") / file).read_text(encoding="utf-8")
     return csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
 
 

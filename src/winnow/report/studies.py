@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from winnow.bench.overrides import fields_of
 from winnow.bench.plan import canonical
-from winnow.bench.settings import fields_of
-from winnow.bench.studies import STUDIES
 from winnow.bench.study import PREFIX, Study
+from winnow.bench.study_list import STUDIES
 from winnow.bench.suites import METHODS, Entry
 from winnow.data.names import is_name, parse
 from winnow.errors import BadInput
 from winnow.methods import record
-from winnow.report import numbers
-from winnow.report.numbers import RESAMPLES, Line, Row, grouped
+from winnow.report import statistics
 from winnow.report.published import study_score
 from winnow.report.runs import FAMILIES, Run, told_apart
+from winnow.report.statistics import RESAMPLES, Line, Row, grouped
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def told(study: Study, runs: Sequence[Run], resamples: int = RESAMPLES) -> Told:
             f"--study {study.name}: no run here is part of it; `winnow bench run {PREFIX}{study.name}` does it"
         )
     empty = Told(study, mine, [], [], plain)
-    lines = numbers.lines(mine, resamples, empty.paper)
-    return dataclasses.replace(empty, lines=lines, rows=numbers.rows(mine, resamples, empty.paper))
+    lines = statistics.lines(mine, resamples, empty.paper)
+    return dataclasses.replace(empty, lines=lines, rows=statistics.rows(mine, resamples, empty.paper))
 
 
 def held(runs: Sequence[Run]) -> list[Study]:

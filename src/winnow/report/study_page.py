@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from winnow import figures
-from winnow.report import heat, published, tables
-from winnow.report.blocks import iqms, picture
+from winnow.render import figures
+from winnow.report import heatmap, published, tables
+from winnow.report.page_parts import iqms, picture
 from winnow.report.runs import labels
 from winnow.report.studies import Map, Told, groups, maps
 from winnow.report.tables import number
@@ -51,13 +51,13 @@ def _cell(cell: Any) -> dict[str, Any] | None:
 
 def _map(one: Told, suite: str, found: list[Map]) -> dict[str, Any]:
     """Ours for each algorithm, and beside it the paper's, where there is any."""
-    values: dict[str, heat.Square] = {}
+    values: dict[str, heatmap.Square] = {}
     said = []
     (_, down), (_, across) = one.study.axes
     for each in found:
-        values[f"{each.algorithm}, these runs"] = heat.Square(each.rows, each.columns, each.ours)
+        values[f"{each.algorithm}, these runs"] = heatmap.Square(each.rows, each.columns, each.ours)
         if np.isfinite(each.paper).any():
-            values[f"{each.algorithm}, {published.LABEL}"] = heat.Square(each.rows, each.columns, each.paper)
+            values[f"{each.algorithm}, {published.LABEL}"] = heatmap.Square(each.rows, each.columns, each.paper)
         for (row, column), score in np.ndenumerate(each.ours):
             if np.isfinite(score):
                 theirs = each.paper[row, column]
@@ -65,4 +65,4 @@ def _map(one: Told, suite: str, found: list[Map]) -> dict[str, Any]:
                 place = f"{down} {each.rows[row]:g}, {across} {each.columns[column]:g}"
                 said.append(f"{each.algorithm} {place}: {number(float(score))}{beside}")
     title = f"IQM on {suite} over {down} and {across}; darker is higher, on one scale"
-    return picture(heat.squares(values, down, across), title, f"Map of the IQM on {suite}. {'; '.join(said)}.")
+    return picture(heatmap.squares(values, down, across), title, f"Map of the IQM on {suite}. {'; '.join(said)}.")

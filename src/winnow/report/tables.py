@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from winnow.bench.plan import canonical
 from winnow.report import published
-from winnow.report.numbers import Cell, Line, Row
 from winnow.report.published import Paper
 from winnow.report.runs import Run, labels
+from winnow.report.statistics import Cell, Line, Row
 from winnow.report.studies import Group, Told, groups
 
 COLUMNS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from winnow.figures import COLOURS
+from winnow.render.figures import COLOURS
 from winnow.tabular.grid import MOVES, Grid
 
 SHADES = ("#FFFFFF", "#9CCBE8", "#0072B2", "#00263B")

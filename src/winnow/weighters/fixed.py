@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.limits import Budget
 from winnow.data.minari import is_minari, minari_metadata, minari_weights
+from winnow.data.size_limits import Budget
 from winnow.errors import BadInput
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
 from winnow.weighters.diagnostics import diagnose

@@ -1,0 +1,331 @@
+"""Running a grid on this machine: packs one after another on each of its devices, results as they are finished.
+
+DIR/results/ID.json    finished runs (see `winnow.bench.results`)
+DIR/work/HASH/         a pack that is not finished: checkpoints, metrics, policies that are still to be played
+DIR/locks/             who is at work here
+
+Whatever is killed at whatever moment, a second call does what is missing, and a pack loses at most one chunk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from winnow.bench.costs import Costs
+from winnow.bench.datasets import Shelf, make_ready
+from winnow.bench.make_result import facts, result_of
+from winnow.bench.plan import Planned, cut
+from winnow.bench.remaining import Todo, begin, lock_of, tidy, todo, work_of
+from winnow.bench.results import Result, collect
+from winnow.data.catalogue import Watch, unwatched
+from winnow.errors import BadInput, out_of_memory
+from winnow.evaluation import place
+from winnow.methods import record
+from winnow.packs.pack import Pack
+from winnow.packs.run import Run, probabilities
+from winnow.system.files import sweep
+from winnow.system.locks import Taken, is_held, locked
+from winnow.system.metrics import read_metrics
+from winnow.system.progress import Progress, say
+from winnow.training import train_runs
+from winnow.types import Spec
+
+# ----------------------------------------------------------------------------------------------------- a pack
+
+
+def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = None, bar: Any = False) -> list[Result]:
+    """Train and play the runs of one pack on jax's default device, and write their results.
+
+    A pack that was interrupted goes on where it was. One that runs out of memory is halved and tried again. Other
+    processes may work in the same folder, on other packs: this is all that a worker on another machine has to call.
+
+    opened: datasets that may be open already
+    bar: whether to show one, or what takes its place (see `_Share`)
+    """
+    work = work_of(folder, pack)
+    make_ready(pack, say=say)
+    try:
+        with locked(lock_of(work)):
+            return _run_pack(pack, folder, work, opened or Shelf(), bar)
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+    if len(pack) == 1:
+        raise BadInput(
+            f"{pack[0].name}: does not fit into what is free of the device's memory; see what else uses it "
+            "(nvidia-smi), or choose a smaller --batch-size"
+        )
+    shutil.rmtree(work, ignore_errors=True)
+    gc.collect()  # what the failed attempt held on the device
+    return [one for half in cut(pack, 2) for one in run_pack(half, folder, opened=opened, bar=bar)]
+
+
+def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, bar: Any) -> list[Result]:
+    begin(work, pack)
+    began, how = time.monotonic(), pack[0].how
+    with opened.opened(pack) as datasets:
+        trained = train_runs(
+            [
+                Run(datasets[one.entry.text], one.algorithm, one.sampler, one.weighter, one.seed, one.name)
+                for one in pack
+            ],
+            steps=how.steps,
+            batch_size=how.batch_size,
+            chunk=how.chunk,
+            out=work,
+            resume=True,
+            checkpoint_seconds=0,
+            progress=bar,
+            evaluate=how.evaluation,
+            held_out=how.held_out,
+        )
+        lines: dict[str, list[dict[str, Any]]] = {}
+        for line in read_metrics(work / "metrics.jsonl"):
+            lines.setdefault(line["run"], []).append(line)
+        seconds = (time.monotonic() - began) / len(pack)
+        drawn = probabilities([one.run for one in trained])
+        known = {text: facts(data) for text, data in datasets.items()}
+        results = [
+            result_of(
+                planned, one, lines.get(planned.name, []), seconds, drawn[one.run.drawing], known[planned.entry.text]
+            )
+            for planned, one in zip(pack, trained, strict=True)
+        ]
+    for result in results:
+        result.save(folder)
+    shutil.rmtree(work, ignore_errors=True)
+    return results
+
+
+# ------------------------------------------------------------------------------------------------- all of them
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a call has done."""
+
+    before: int
+    """Runs of the plan that had results already."""
+    results: list[Result]
+
+
+def run(
+    packs: Sequence[Sequence[Planned]],
+    folder: Path,
+    *,
+    shard: tuple[int, int] = (1, 1),
+    retry_failed: bool = False,
+    devices: Sequence[Any] | None = None,
+    watch: Watch = unwatched,
+    progress: bool | Progress = True,
+) -> Done:
+    """Do what is missing of these packs on all local devices, and write a result for each run.
+
+    shard: which part of a grid this is, of how many: several processes may share the folder, one for each part
+    retry_failed: train runs again that failed
+    watch: shows the making of datasets
+    progress: whether to show a bar over all run-steps, or one of the caller's
+    """
+    devices = devices or jax.local_devices()
+    with claimed(packs, folder, shard, retry_failed) as left:
+        if not left.packs:
+            return Done(left.done, [])
+        for one in {run.entry.environment: run.entry for run in left.runs}.values():
+            place(one.environment, Spec(*one.sizes, 1))
+        make_ready(left.runs, watch, say=say)
+        total = sum(run.how.steps for run in left.runs)
+        with Progress(total, shown=progress) if isinstance(progress, bool) else progress as bar:
+            return Done(left.done, _Grid(left, folder, bar, len(devices)).run(devices))
+
+
+def finished(folder: Path, *, retry_failed: bool = False, move: bool = True) -> set[str]:
+    """Runs that have results. Files that can't be trusted are named and set aside (or, without `move`, left alone)."""
+    found = collect(folder, say, move=move)
+    return {result.id for result in found if result.finished or not retry_failed}
+
+
+@contextlib.contextmanager
+def claimed(
+    packs: Sequence[Sequence[Planned]], folder: Path, shard: tuple[int, int], retry_failed: bool
+) -> Iterator[Todo]:
+    """What is missing of these packs, for this process alone; what earlier ones have left behind is tidied up."""
+    with _alone(folder, *shard):
+        if shard[1] == 1:
+            sweep(folder / "results")
+        done = finished(folder, retry_failed=retry_failed)
+        tidy(folder, done)
+        yield todo(packs, folder, done)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, number: int, count: int) -> Iterator[None]:
+    """Keep out processes that would do the same: the same part of the grid, or parts of another number."""
+    locks = folder / "locks"
+    with locked(locks / f"{number}-of-{count}.lock"):
+        for path in locks.glob("*-of-*.lock"):
+            if not path.name.endswith(f"-of-{count}.lock") and is_held(path):
+                raise Taken(f"{folder}: {path.stem.replace('-', ' ')} parts is being done there; use the same number")
+        yield
+
+
+class _Grid:
+    """Packs that wait, and the threads that do them: two a device, so that one trains while the other's policies are
+    still being played."""
+
+    def __init__(self, left: Todo, folder: Path, bar: Progress, devices: int) -> None:
+        new = [(pack, True) for pack in left.spread(devices)]
+        self.waiting = deque([(pack, False) for pack in left.begun] + new)
+        self.folder, self.bar, self.shelf = folder, bar, Shelf()
+        self.number, self.count = 0, len(self.waiting)
+        self.results: list[Result] = []
+        self.errors: list[BaseException] = []
+        self.stopping = False
+        self.shares: set[_Share] = set()
+        self.lock = threading.Lock()
+
+    def run(self, devices: Sequence[Any]) -> list[Result]:
+        threads = []
+        for device in devices:
+            gate, costs = threading.Lock(), Costs(device)
+            threads += [threading.Thread(target=self._work, args=(gate, costs), daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            self._join(threads)
+        except KeyboardInterrupt:
+            self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. The same words go on from there")
+            self.stop()
+            try:
+                self._join(threads)
+            except KeyboardInterrupt:
+                self.bar.say("stopped at once")
+                os._exit(130)  # a thread inside a compiled program can't be ended: leaving it to Python would abort
+            raise
+        if self.errors:
+            raise self.errors[0]
+        return self.results
+
+    def _join(self, threads: Sequence[threading.Thread]) -> None:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)  # in pieces: a wait without an end would not hear Ctrl-C everywhere
+
+    def stop(self) -> None:
+        """Let every pack stop at its next checkpoint, and begin no other."""
+        with self.lock:
+            self.stopping = True
+            for share in self.shares:
+                share.asked.set()
+
+    def _work(self, gate: threading.Lock, costs: Costs) -> None:
+        """Do packs on a device. Whoever has the gate may train on it."""
+        try:
+            with jax.default_device(costs.device):
+                while True:
+                    gate.acquire()
+                    share = _Share(self, gate)
+                    try:
+                        if (pack := self._next(costs)) is None:
+                            return
+                        share.name(pack)
+                        results = run_pack(pack, self.folder, opened=self.shelf, bar=share)
+                        share.rest(sum(run.how.steps for run in pack))
+                        with self.lock:
+                            self.results += results
+                    finally:
+                        share.let_go()
+        except BaseException as error:
+            with self.lock:
+                self.errors.append(error)
+            self.stop()
+
+    def _next(self, costs: Costs) -> list[Planned] | None:
+        """A pack that fits the device; what is left of a larger one waits on."""
+        with self.lock:
+            if self.stopping or not self.waiting:
+                return None
+            pack, divisible = self.waiting.popleft()
+        parts = cut(pack, -(-len(pack) // costs.fitting(pack))) if divisible else [pack]
+        with self.lock:
+            self.waiting.extendleft((part, True) for part in reversed(parts[1:]))
+            self.number, self.count = self.number + 1, self.count + len(parts) - 1
+        return parts[0]
+
+
+class _Share:
+    """What one pack's training sees of the bar over all of them. It also lets the next pack begin when this one has
+    only its evaluation left, and passes on the wish to stop."""
+
+    def __init__(self, grid: _Grid, gate: threading.Lock) -> None:
+        self.grid, self.gate, self.has_gate = grid, gate, True
+        self.asked = threading.Event()
+        self.told = False  # that training has begun
+        self.counted = 0
+        with grid.lock:
+            grid.shares.add(self)
+
+    def __enter__(self) -> _Share:
+        """Training begins; for the second half of a pack, when the device is free again."""
+        self.told = False
+        if not self.has_gate:
+            self.gate.acquire()
+            self.has_gate = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def name(self, pack: Sequence[Planned]) -> None:
+        kinds = record(pack[0].algorithm)["name"], record(pack[0].weighter)["name"]
+        places = dict.fromkeys(run.entry.environment for run in pack)
+        title = f"pack {self.grid.number} of {self.grid.count}: {len(pack)} × {kinds[0]}, weights {kinds[1]}"
+        self.grid.bar.describe(f"{title}, {', '.join(places)}")
+
+    def describe(self, title: str) -> None:
+        """Training says what it trains, and then only that it waits for the evaluation."""
+        if self.told:
+            self._open_gate()
+        self.told = True
+
+    def say(self, text: str) -> None:
+        if not self.grid.stopping:
+            self.grid.bar.say(text)
+
+    def run(self, pack: Pack, count: int, asked: threading.Event) -> None:
+        with self.grid.lock:
+            self.asked = asked
+            if self.grid.stopping:
+                asked.set()
+        before = pack.step
+        self.grid.bar.run(pack, count, asked)
+        self.counted += (pack.step - before) * len(pack.runs)
+
+    def skip(self, steps: int) -> None:
+        self.grid.bar.skip(steps)
+        self.counted += steps
+
+    def rest(self, total: int) -> None:
+        """Count what a pack did not do because its runs failed."""
+        self.grid.bar.skip(total - self.counted)
+
+    def let_go(self) -> None:
+        with self.grid.lock:
+            self.grid.shares.discard(self)
+        self._open_gate()
+
+    def _open_gate(self) -> None:
+        if self.has_gate:
+            self.has_gate = False
+            self.gate.release()

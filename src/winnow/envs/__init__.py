@@ -1,0 +1,307 @@
+"""Environments: a table of them with their time limits and reference scores, and how other processes learn of them.
+
+It imports NumPy and the environments that are made, and no jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winnow.errors import BadInput
+from winnow.system.progress import say
+
+
+@dataclass(frozen=True)
+class Environment:
+    """How an environment is made, when an episode is cut off, and the returns that count as 0 and 100."""
+
+    name: str
+    source: str | Callable[..., Any]  # a Gymnasium id, or what makes the environment
+    time_limit: int | None = None  # None: the environment's own
+    reference: tuple[float, float] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def ant_of_d4rl() -> Any:
+    """Ant as D4RL recorded it: 84 contact forces follow the 27 numbers, and all are zero (D4RL's issue 143)."""
+    import gymnasium
+
+    ant = gymnasium.make("Ant-v5", disable_env_checker=True, include_cfrc_ext_in_observation=False)
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (111,), np.float64)
+    return gymnasium.wrappers.TransformObservation(ant, lambda obs: np.concatenate([obs, np.zeros(84)]), space)
+
+
+ROBOTICS = "winnow.envs.robotics:"
+"""Begins the Gymnasium ids that need the extra `robotics`: the module that registers them."""
+
+_ANTMAZE, _KITCHEN, _ADROIT = (f"{ROBOTICS}winnow/{kind}-v0" for kind in ("AntMaze", "Kitchen", "Adroit"))
+_TASKS = ("microwave", "kettle", "light switch")
+
+# Time limits and reference returns are D4RL's (Fu et al., 2020). Where two are the same task, only their data differ.
+TABLE = {
+    environment.name: environment
+    for environment in (
+        Environment("hopper", "Hopper-v5", 1000, (-20.272305, 3234.3)),
+        Environment("halfcheetah", "HalfCheetah-v5", 1000, (-280.178953, 12135.0)),
+        Environment("walker2d", "Walker2d-v5", 1000, (1.629008, 4592.3)),
+        Environment("ant", "Ant-v5", 1000, (-325.6, 3879.7), {"include_cfrc_ext_in_observation": False}),
+        Environment("ant-v2", ant_of_d4rl, 1000, (-325.6, 3879.7)),
+        Environment("antmaze-umaze", _ANTMAZE, 700, (0.0, 1.0), {"maze": "umaze"}),
+        Environment("antmaze-umaze-diverse", _ANTMAZE, 700, (0.0, 1.0), {"maze": "umaze"}),
+        Environment("antmaze-medium-play", _ANTMAZE, 1000, (0.0, 1.0), {"maze": "medium"}),
+        Environment("antmaze-medium-diverse", _ANTMAZE, 1000, (0.0, 1.0), {"maze": "medium"}),
+        Environment("antmaze-large-play", _ANTMAZE, 1000, (0.0, 1.0), {"maze": "large"}),
+        Environment("antmaze-large-diverse", _ANTMAZE, 1000, (0.0, 1.0), {"maze": "large"}),
+        Environment("kitchen-complete", _KITCHEN, 280, (0.0, 4.0), {"tasks": [*_TASKS, "slide cabinet"]}),
+        Environment("kitchen-partial", _KITCHEN, 280, (0.0, 4.0), {"tasks": [*_TASKS, "slide cabinet"]}),
+        Environment("kitchen-mixed", _KITCHEN, 280, (0.0, 4.0), {"tasks": [*_TASKS, "bottom burner"]}),
+        Environment("pen", _ADROIT, 100, (96.262799, 3076.8331017826877), {"task": "pen"}),
+        Environment("hammer", _ADROIT, 200, (-274.856578, 12794.134825156867), {"task": "hammer"}),
+        Environment("door", _ADROIT, 200, (-56.512833, 2880.5693087298737), {"task": "door"}),
+        Environment("relocate", _ADROIT, 200, (-6.425911, 4233.877797728884), {"task": "relocate"}),
+    )
+}
+
+
+def register(
+    name: str,
+    source: str | Callable[..., Any],
+    time_limit: int | None = None,
+    reference: tuple[float, float] | None = None,
+    **options: Any,
+) -> Environment:
+    """Add an environment: a Gymnasium id, or a function of an importable module that makes one."""
+    TABLE[name] = Environment(name, source, time_limit, reference, options)
+    return TABLE[name]
+
+
+def lookup(name: str) -> Environment:
+    """An environment of the table, with D4RL's version or without; or one by its Gymnasium id, with the reference
+    returns of the table's environment that is made of it, if there is one."""
+    found = _listed(name) or _registered(name)
+    if found is None:
+        import gymnasium
+
+        near = difflib.get_close_matches(name, [*TABLE, *gymnasium.registry], n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TABLE)}."
+        more = "" if importlib.util.find_spec("gymnasium_robotics") else ", pip install 'winnow[robotics]' adds robots"
+        raise BadInput(f"there is no environment {name!r}; {hint} winnow.envs.register adds your own{more}")
+    return found
+
+
+def _listed(name: str) -> Environment | None:
+    return TABLE.get(name) or TABLE.get(re.sub(r"-v\d+$", "", name))
+
+
+def _registered(name: str) -> Environment | None:
+    import gymnasium
+
+    if name not in gymnasium.registry:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(ROBOTICS.removesuffix(":"))
+    if (spec := gymnasium.registry.get(name)) is None:
+        return None
+    module = ROBOTICS if str(spec.entry_point).startswith("gymnasium_robotics") else ""
+    same = next((entry.reference for entry in TABLE.values() if entry.source == module + name), None)
+    return Environment(name, module + name, None, same)
+
+
+def make(environment: str | Environment) -> Any:
+    """A Gymnasium environment. Its time limit truncates an episode, which is a timeout and no terminal.
+
+    Observations in parts become one array, laid side by side in the order of `gymnasium.spaces.flatten`.
+    """
+    import gymnasium
+
+    entry = lookup(environment) if isinstance(environment, str) else environment
+    try:
+        with no_log_file(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # the data asks for that version
+            if isinstance(entry.source, str):
+                limit = {} if entry.time_limit is None else {"max_episode_steps": entry.time_limit}
+                made = gymnasium.make(entry.source, disable_env_checker=True, **limit, **entry.options)
+            else:
+                made = entry.source(**entry.options)
+                made = made if entry.time_limit is None else gymnasium.wrappers.TimeLimit(made, entry.time_limit)
+    except ImportError as error:
+        if _is_robotics(entry):
+            raise _no_robotics(entry) from error
+        raise BadInput(f"{entry.name}: {error}; pip install 'gymnasium[mujoco]'") from error
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise BadInput(f"{entry.name}: {' '.join(map(str, error.args))}") from error
+    in_parts = isinstance(made.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
+    return gymnasium.wrappers.FlattenObservation(made) if in_parts else made
+
+
+def _is_robotics(entry: Environment) -> bool:
+    return isinstance(entry.source, str) and entry.source.startswith(ROBOTICS)
+
+
+def _no_robotics(entry: Environment) -> BadInput:
+    return BadInput(f"{entry.name}: needs gymnasium-robotics; pip install 'winnow[robotics]'")
+
+
+@contextlib.contextmanager
+def no_log_file() -> Iterator[None]:
+    """MuJoCo writes its warnings to a file in the folder it runs in; here they go to stderr."""
+    try:
+        mujoco: Any = importlib.import_module("mujoco")
+    except ImportError:
+        yield
+        return
+
+    def warn(text: str) -> None:
+        if "is deprecated" not in text:  # the task's model file is Gymnasium's to mend
+            say(f"MuJoCo: {text}")
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(warn)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+class Shape(NamedTuple):
+    """Sizes and bounds of what an environment shows and takes."""
+
+    obs_dim: int
+    low: np.ndarray  # [A] bounds of the action
+    high: np.ndarray
+    time_limit: int | None
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.low)
+
+
+def shape(environment: str | Environment, made: Any = None) -> Shape:
+    """The sizes of an environment: of one that is `made`, if there is one."""
+    entry = lookup(environment) if isinstance(environment, str) else environment
+    if made is None:
+        made = make(entry)
+        made.close()
+    obs, action = made.observation_space, made.action_space
+    flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
+    if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
+        raise BadInput(f"{entry.name}: needs flat observations and flat, bounded actions; it has {obs} and {action}")
+    limit = entry.time_limit or getattr(made.spec, "max_episode_steps", None)
+    return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64), limit)
+
+
+def normalised(name: str, returns: Any) -> np.ndarray | None:
+    """100 · (G − low) / (high − low) with the reference returns, or None (and a warning) where there are none."""
+    entry = _listed(name) or _registered(name)
+    reference = entry.reference if entry else None
+    if reference is None:
+        warnings.warn(f"{name}: no reference returns are known, so there is no normalised score", stacklevel=2)
+        return None
+    return 100 * (np.asarray(returns, np.float64) - reference[0]) / (reference[1] - reference[0])
+
+
+def physics(environment: str | Environment | None = None) -> str:
+    """The versions of the simulator and of the tasks: data is made again bit for bit only under the same."""
+    import gymnasium
+    import mujoco
+
+    versions = f"mujoco {mujoco.__version__}, gymnasium {gymnasium.__version__}"
+    entry = lookup(environment) if isinstance(environment, str) else environment
+    if entry is None or not _is_robotics(entry):
+        return versions
+    try:
+        return f"{versions}, gymnasium-robotics {importlib.metadata.version('gymnasium-robotics')}"
+    except ImportError as error:
+        raise _no_robotics(entry) from error
+
+
+def episode_seed(base: int, number: int, episode: int) -> int:
+    """The seed of an episode: of a base seed, the environment's number and how many episodes it had before."""
+    return int(np.random.SeedSequence([base, number, episode]).generate_state(1, np.uint64)[0] >> 1)
+
+
+EVALUATION = 1 << 40
+"""Added to the base seed of episodes that are played to evaluate: no training episode has one like it."""
+
+
+def cores_here() -> int:
+    """Cores this process may use: those it may run on, its container's share of them, and $WINNOW_CORES at the most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("WINNOW_CORES") or str(cores)
+    if not given.isdecimal() or int(given) < 1:
+        raise BadInput(f"WINNOW_CORES is {given!r}; it must be a whole number of at least 1")
+    return max(1, int(min(cores, int(given), container_share())))
+
+
+def container_share(process: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float:
+    """Cores by the quota of this process's control groups, of either version; infinite where there is none."""
+    try:
+        groups = [line.split(":", 2) for line in Path(process).read_text("utf-8").splitlines()]
+    except OSError:  # no Linux
+        return float("inf")
+    shares = [float("inf")]
+    for _, controllers, name in groups:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = Path(root, controllers)
+        place = top / name.lstrip("/")
+        shares += [_quota(folder) for folder in (place, *place.parents) if folder.is_relative_to(top)]
+    return min(shares)
+
+
+def _quota(group: Path) -> float:
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = " ".join((group / name).read_text("utf-8") for name in names).split()
+            return int(quota) / int(period) if quota not in ("max", "-1") else float("inf")
+    return float("inf")
+
+
+# ---------------------------------------------------------------------------------- for another process
+
+
+def described(entry: Environment) -> dict[str, Any]:
+    """An environment as plain JSON, less its reference returns."""
+    named = isinstance(entry.source, str)
+    try:
+        made = {"source": entry.source} if named else {"function": address(entry.source)}
+        return json.loads(json.dumps({"name": entry.name, "limit": entry.time_limit, "options": entry.options} | made))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{entry.name}: can't be sent to a worker ({error}); register a function of a module") from error
+
+
+def made_of(said: dict[str, Any]) -> Environment:
+    """The environment again, in another process."""
+    source = said["source"] if "source" in said else at_address(said["function"])
+    return Environment(said["name"], source, said["limit"], None, said["options"])
+
+
+def address(thing: Any) -> str:
+    """Where another process can import a function or a class from, as module:name."""
+    found, where = None, f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', '')}"
+    with contextlib.suppress(ImportError, AttributeError):
+        found = at_address(where)
+    if found is not thing or where.startswith("__main__:"):
+        raise ValueError(f"{where} is not there for other processes")
+    return where
+
+
+def at_address(where: str) -> Any:
+    module, _, name = where.partition(":")
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,224 @@
+"""What is compiled for a pack: its first states, its steps, looks at whole datasets; and what its networks multiply in.
+
+Pure functions of a pack's tables and lanes (see `winnow.packs.tables`). This module knows no plug-in by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+
+from winnow.data.folder import home
+from winnow.errors import BadInput, out_of_memory
+from winnow.nets import kernels_agree, sizes_with_copies, with_copies, without_copies
+from winnow.packs.tables import PROBE, Lane, Tables, draw, gather, scaled, start_of
+from winnow.system.progress import say
+from winnow.types import Array, Batch, Metrics, Spec, State, expect
+
+Precision = Literal["float32", "default", "half"]
+"""What networks multiply in. float32: float32 throughout, the reference. default: as the device multiplies float32
+unless it is told otherwise: TF32 on NVIDIA GPUs, float32 on a CPU. half: the kernels of `winnow.nets.kernels`, the
+products of `winnow.nets.half` for larger networks, default for smaller ones. Parameters, Adam and sums are float32 in
+all."""
+
+LIKELIHOODS = ("nll", "error")
+"""What an algorithm's `inspect` says of how well its policy fits a row: these are tried on rows that are held out."""
+FEWEST_LANES = 8
+"""With fewer lanes the fused kernels have too little work to fill a GPU, and are not chosen."""
+
+
+def best_precision(lanes: int) -> Precision:
+    """$WINNOW_PRECISION, or the fastest here whose results match the reference."""
+    given: Any = os.environ.get("WINNOW_PRECISION") or None
+    if given not in (None, *get_args(Precision)):
+        raise BadInput(f"WINNOW_PRECISION is {given!r}; choose one of {', '.join(get_args(Precision))}")
+    if given == "half" or (given is None and lanes >= FEWEST_LANES and jax.default_backend() == "gpu"):
+        from winnow.nets import kernels  # Pallas takes a second to import
+
+        if kernels.available():
+            return "half"
+        if given:
+            raise BadInput("WINNOW_PRECISION is half, which needs an NVIDIA GPU of compute capability 9; leave it out")
+    return given or "default"
+
+
+def where_right(precision: Precision, learners: Any) -> Precision:
+    """The same, but not half where the fused kernels are wrong on this device for a network of these learners."""
+    if precision != "half":
+        return precision
+    sizes = sorted(sizes_with_copies(learners))
+    with ThreadPoolExecutor(max(1, len(sizes))) as pool:  # each is compiled first
+        right = list(pool.map(lambda size: kernels_agree(*size), sizes))
+    for (inputs, width, outputs), good in zip(sizes, right, strict=True):
+        if not good:
+            which = f"a network of {inputs} inputs, 2 × {width} units and {outputs} outputs"
+            ask = "Please report it, with the GPU and the version of jax"
+            say(f"the fast kernels fail or are wrong here for {which}: slower ones are used. {ask}")
+            return "default"
+    return precision
+
+
+@cache
+def side_by_side() -> dict[str, Any]:
+    """Options for a GPU's compiler with which kernels of one update that don't need each other run at the same time:
+    the small ones of a small pack then fill the chip. Left alone where XLA_FLAGS has a word about such graphs."""
+    if jax.default_backend() != "gpu" or "command_buffer" in os.environ.get("XLA_FLAGS", ""):
+        return {}
+    return if_known({"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"})
+
+
+def if_known(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for the compiler; none where its version does not know them."""
+    try:
+        jax.jit(jnp.negative, compiler_options=options)(0.0)
+    except jax.errors.JaxRuntimeError as error:
+        if out_of_memory(error):
+            raise
+        return {}
+    return options
+
+
+def keep_programs() -> None:
+    """Let JAX keep compiled programs for accelerators on disk, in the data folder, so that the next call need not
+    compile them again. Left alone where JAX's own setting says where, and with WINNOW_KEEP_PROGRAMS=0."""
+    if jax.default_backend() == "cpu" or os.environ.get("WINNOW_KEEP_PROGRAMS") == "0":
+        return
+    if not jax.config.values.get("jax_compilation_cache_dir"):
+        jax.config.update("jax_compilation_cache_dir", str(home() / "programs"))
+
+
+class Learner(NamedTuple):
+    """What changes: the two states, and the sums of the metrics since the last report."""
+
+    weighter: State
+    algorithm: State
+    sums: Metrics
+
+
+def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int, stamp: Hashable = None) -> Learner:
+    """Fresh states and empty sums for every lane. `stamp` tells apart what `init` reads from outside the program."""
+
+    def start(lane: Lane) -> Learner:
+        k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, 2**31 - 1))
+        return Learner(lane.weighter.init(k_weighter, spec), lane.algorithm.init(k_algorithm, spec), {})
+
+    learners = jax.vmap(start)(lanes)
+    one = partial(update, step=jnp.zeros((), int), progress=jnp.zeros(()), batch_size=batch_size)
+    shapes = jax.eval_shape(jax.vmap(one, (None, 0, 0)), tables, lanes, learners)
+    return learners._replace(sums=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.sums))
+
+
+def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: Array, batch_size: int) -> Learner:
+    """One step of one run: draw, weigh, learn. The algorithm sees the weights from before the weighter's update."""
+    k_draw, k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, step), 3)
+    batch = draw(tables, lane, k_draw, batch_size, step, progress)
+    weighter, weights, weighed = lane.weighter.update(learner.weighter, scaled(batch, lane.mean, lane.std), k_weighter)
+    algorithm, learnt = lane.algorithm.update(
+        learner.algorithm, scaled(batch, lane.shift, lane.scale), weights, k_algorithm
+    )
+    sums = jax.tree.map(jnp.add, learner.sums, weighed | learnt) if learner.sums else weighed | learnt
+    return Learner(weighter, algorithm, sums)
+
+
+def advance(
+    tables: Tables,
+    lanes: Lane,
+    learners: Learner,
+    first: Array,
+    total: Array,
+    count: int | Array,
+    *,
+    batch_size: int,
+    precision: Precision = "default",
+) -> Learner:
+    """`count` steps of every lane, beginning with step `first`."""
+    alone = lanes.rows.shape[0] == 1  # one run needs no batched products: it is the plain loop
+
+    def step_all(i: Array, learners: Learner) -> Learner:
+        step = first + i
+        one = partial(update, step=step, progress=step / total, batch_size=batch_size)
+        return one(tables, lanes, learners) if alone else jax.vmap(one, (None, 0, 0))(tables, lanes, learners)
+
+    if alone:
+        lanes, learners = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (lanes, learners))
+    if precision == "half":
+        learners = with_copies(learners)
+    with jax.default_matmul_precision("float32") if precision == "float32" else contextlib.nullcontext():
+        learners = without_copies(jax.lax.fori_loop(0, count, step_all, learners))
+    return jax.tree.map(lambda leaf: leaf[None], learners) if alone else learners
+
+
+def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learner:
+    """Let every lane's weighter look at its whole dataset (padded to `rows` rows; the padding has episode `rows`)."""
+
+    def one(lane: Lane, learner: Learner) -> Learner:
+        index = jnp.arange(rows)
+        inside = index < lane.rows
+        episode = jnp.where(inside, tables.episode[lane.first_row + jnp.minimum(index, lane.rows - 1)], rows)
+        return learner._replace(weighter=lane.weighter.refresh(learner.weighter, _fetcher(tables, lane), episode))
+
+    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+
+
+def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
+    """What every lane's algorithm says of some rows: see `Algorithm.inspect`. Likelihoods and errors are means under
+    the run's weights, over rows that are drawn and over rows that are held out; of values also the least and greatest.
+    """
+
+    def one(lane: Lane, learner: Learner) -> Metrics:
+        fetch, found = _fetcher(tables, lane, scale=False), {}
+        for where in (0, 1):
+            row = jax.lax.dynamic_slice(tables.probe, (lane.first_probe + where * PROBE,), (PROBE,))
+            batch = fetch(row)
+            score = lane.weighter.log_weight(learner.weighter, scaled(batch, lane.mean, lane.std))
+            weight = jax.nn.softmax(jnp.where(jnp.isfinite(score), score, -1e30))
+            values = lane.algorithm.inspect(learner.algorithm, scaled(batch, lane.shift, lane.scale))
+            for name, value in values.items():
+                if name in LIKELIHOODS:
+                    found[f"{name}/{('drawn', 'held_out')[where]}"] = expect(weight, value)
+                elif where == 0:
+                    found |= {f"{name}/mean": value.mean(), f"{name}/min": value.min(), f"{name}/max": value.max()}
+        return found
+
+    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+
+
+def score(tables: Tables, lane: Lane, weighter: State, row: Array) -> Array:
+    """log w of the rows with these numbers."""
+    return lane.weighter.log_weight(weighter, _fetcher(tables, lane)(row))
+
+
+def _fetcher(tables: Tables, lane: Lane, scale: bool = True) -> Any:
+    """Rows by number, as the weighter reads them or with raw observations. A row keeps its initial state between
+    calls."""
+
+    def fetch(row: Array) -> Batch:
+        row = jnp.minimum(row, lane.rows - 1)
+        start = start_of(row, lane.starts.astype(jnp.uint32)).astype(jnp.int32)
+        zero = jnp.zeros((), int)
+        batch = gather(tables, lane, row, start, zero, jnp.zeros(()))
+        return scaled(batch, lane.mean, lane.std) if scale else batch
+
+    return fetch
+
+
+@jax.jit
+def weigh(weighter: Any, state: State, batch: Batch) -> Array:
+    """log w of the rows of such a batch."""
+    return weighter.log_weight(state, batch)
+
+
+def act(lane: Any, state: State, obs: Array) -> Array:
+    """The policy's mean action in the environment's units, for raw observations [..., O].
+
+    `lane` is a lane or anything else with an algorithm and these four scalings.
+    """
+    unit = lane.algorithm.act(state, (obs - lane.shift) / lane.scale)
+    return lane.action_centre + lane.action_half * unit

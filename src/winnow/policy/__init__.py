@@ -1,0 +1,63 @@
+"""A trained policy as one thing to call: observations in, actions in the environment's units out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from winnow.algorithms import ALGORITHMS
+from winnow.errors import BadInput
+from winnow.methods import from_record
+from winnow.packs.step import act
+from winnow.policy.stacked import pruned
+from winnow.system import checkpoint
+from winnow.types import Algorithm, Spec, State
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The mean action of an algorithm's state, with the dataset's scaling on both sides."""
+
+    algorithm: Algorithm
+    state: State
+    shift: np.ndarray  # [O]
+    scale: np.ndarray
+    action_centre: np.ndarray  # [A]
+    action_half: np.ndarray
+
+    @cached_property
+    def _act(self) -> Any:
+        return jax.jit(lambda state, obs: act(self, state, obs))
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """Actions for observations [..., O]."""
+        obs = np.asarray(obs, np.float32)
+        if obs.shape[-1:] != self.shift.shape:
+            raise BadInput(f"the policy reads {len(self.shift)} numbers an observation; this one has {obs.shape}")
+        return np.asarray(self._act(self.state, obs))
+
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        names = ("shift", "scale", "action_centre", "action_half")
+        return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """The policy of a finished run: a file that `winnow train` wrote. Its state has only what `act` reads."""
+        record = checkpoint.read_record(path)
+        try:
+            algorithm, spec = from_record(record["algorithm"], ALGORITHMS), Spec(*record["spec"])
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
+        if record.get("failure"):
+            raise BadInput(f"{path}: this run failed ({record['failure']}); it has no policy")
+        state = pruned(algorithm, spec)
+        obs, action = np.zeros(spec.obs_dim), np.zeros(spec.action_dim)
+        like = cls(algorithm, state, obs, obs, action, action).tree()
+        saved = checkpoint.load(path, like)
+        return cls(algorithm, saved["algorithm"], **saved["scaling"])

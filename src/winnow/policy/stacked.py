@@ -1,0 +1,131 @@
+"""Policies without the rest of what was learnt: what `act` reads, for many runs side by side, on the CPU.
+
+An algorithm's state holds critics, targets and Adam's moments. A policy needs none of them: which leaves `act` reads is
+found by walking its program back from the actions, and only these leave the device and go to disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from winnow.algorithms import ALGORITHMS
+from winnow.errors import BadInput
+from winnow.methods import from_record
+from winnow.packs.pack import Pack
+from winnow.packs.step import act
+from winnow.system import checkpoint
+from winnow.types import Algorithm, Array, Spec, State
+
+SCALING = ("shift", "scale", "action_centre", "action_half")
+
+
+class Actors(NamedTuple):
+    """Policies of one shape, stacked along a leading axis. `state` is None where `act` does not read."""
+
+    algorithm: Any
+    state: State
+    shift: Array | np.ndarray  # [runs, O]
+    scale: Array | np.ndarray
+    action_centre: Array | np.ndarray  # [runs, A]
+    action_half: Array | np.ndarray
+
+    def on_cpu(self) -> Acting:
+        """The same to be called beside the environments, where there is a CPU to compute on."""
+        try:
+            return Acting(jax.device_put(self, jax.local_devices(backend="cpu")[0]))
+        except RuntimeError:
+            return Acting(jax.device_put(self))
+
+    def finite(self) -> list[bool]:
+        """Which of the policies have only finite parameters."""
+        leaves = [np.isfinite(np.asarray(leaf)) for leaf in jax.tree.leaves(self.state)]
+        return [all(leaf[number].all() for leaf in leaves) for number in range(len(self.shift))]
+
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of them, under the names that a finished run's file has for them."""
+        return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in SCALING}}
+
+
+class Acting:
+    """Policies to be called: the mean actions of several runs in one pass."""
+
+    def __init__(self, actors: Actors) -> None:
+        self._actors, self._parts = actors, {}
+
+    def __call__(self, obs: np.ndarray, runs: slice = slice(None)) -> np.ndarray:
+        """Observations [runs, n, O] of some of the runs to actions [runs, n, A] in the environment's units."""
+        some = (runs.start, runs.stop)
+        if some not in self._parts:
+            self._parts[some] = jax.tree.map(lambda leaf: leaf[runs], self._actors)
+        if obs.shape[1] > 1:
+            return np.asarray(_act(self._parts[some], obs))
+        return np.asarray(_act(self._parts[some], np.repeat(obs, 2, axis=1)))[:, :1]  # one row is rounded differently
+
+
+@jax.jit
+def _act(actors: Actors, obs: Array) -> Array:
+    return jax.vmap(lambda one, seen: act(one, one.state, seen))(actors, obs)
+
+
+@lru_cache
+def _read(algorithm: Algorithm, spec: Spec) -> tuple[Any, list[bool]]:
+    """The state's shapes, and which of its leaves `act` reads. A nested call is taken to read all that it is given."""
+    state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
+    leaves, structure = jax.tree.flatten(state)
+    obs = jax.ShapeDtypeStruct((2, spec.obs_dim), jnp.float32)
+    program = jax.make_jaxpr(lambda given, seen: algorithm.act(jax.tree.unflatten(structure, given), seen))(leaves, obs)
+    needed = {place for place in program.jaxpr.outvars if not isinstance(place, Literal)}
+    for step in reversed(program.jaxpr.eqns):
+        if needed.intersection(step.outvars):
+            needed.update(place for place in step.invars if not isinstance(place, Literal))
+    return state, [place in needed for place in program.jaxpr.invars[: len(leaves)]]
+
+
+def pruned(algorithm: Algorithm, spec: Spec, state: State | None = None) -> State:
+    """A state (its shapes, if none is given) with None for every leaf that `act` does not read."""
+    shapes, read = _read(algorithm, spec)
+    leaves, structure = jax.tree.flatten(shapes if state is None else state, is_leaf=lambda leaf: leaf is None)
+    return jax.tree.unflatten(structure, [leaf if wanted else None for leaf, wanted in zip(leaves, read, strict=True)])
+
+
+def of_pack(pack: Pack) -> Actors:
+    """The policies that a pack has by now, copied off the device."""
+    state = pruned(pack.runs[0].algorithm, pack.spec, pack.learners.algorithm)
+    scaling = {name: getattr(pack.lanes, name) for name in SCALING}
+    return jax.device_get(Actors(pack.lanes.algorithm, state, **scaling))
+
+
+def of_file(path: str | Path, algorithms: Sequence[Algorithm], spec: Spec, stacked: bool) -> Actors:
+    """Policies from a file: the one of a finished run, or (`stacked`) those of a snapshot."""
+    lead = (len(algorithms),) if stacked else ()
+    one = pruned(algorithms[0], spec)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*lead, *leaf.shape), leaf.dtype), one)
+    obs, action = np.zeros((*lead, spec.obs_dim)), np.zeros((*lead, spec.action_dim))
+    held = checkpoint.load(path, Actors(None, state, obs, obs, action, action).tree())
+    state, scaling = (held if stacked else jax.tree.map(lambda leaf: leaf[None], held)).values()
+    return Actors(_stacked(algorithms), state, **scaling)
+
+
+def together(actors: Sequence[Actors]) -> Actors:
+    """Several as one."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *actors)
+
+
+def _stacked(algorithms: Sequence[Algorithm]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack([np.float32(leaf) for leaf in leaves]), *algorithms)
+
+
+def algorithm_of(said: dict[str, Any], where: str | Path) -> Algorithm:
+    """An algorithm by its record."""
+    try:
+        return from_record(said, ALGORITHMS)
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{where}: is of an algorithm that is not known here ({error}); register it") from error

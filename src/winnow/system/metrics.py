@@ -1,0 +1,132 @@
+"""Where metrics go: a JSON line for each run and chunk always, TensorBoard and Weights & Biases when asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from winnow.errors import BadInput
+from winnow.system.files import parse_json, replacing
+
+Line = dict[str, Any]
+
+
+class Log(Protocol):
+    def write(self, line: Line) -> None:
+        """One run's metrics: `run` and `step` say whose and when."""
+        ...
+
+    def evaluated(self, line: Line) -> None:
+        """What a run's policy earned after `step` updates. It may come late: after metrics of later steps."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """metrics.jsonl: append-only, one object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, line: Line) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def evaluated(self, line: Line) -> None:
+        """Nothing: returns.jsonl has every episode of it."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoard:
+    """One event file a run under OUT/tensorboard."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboard.summary import Writer
+        except ImportError as error:
+            raise BadInput("logging to TensorBoard needs it installed: pip install 'winnow[tensorboard]'") from error
+        self._make: Callable[[str], Any] = lambda run: Writer(str(folder / "tensorboard" / run))
+        self._writers: dict[str, Any] = {}
+
+    def write(self, line: Line) -> None:
+        writer = self._writers.setdefault(line["run"], None) or self._make(line["run"])
+        self._writers[line["run"]] = writer
+        for name, value in line.items():
+            if isinstance(value, float):
+                writer.add_scalar(name, value, line["step"])
+
+    evaluated = write
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+class WeightsAndBiases:
+    """One W&B run a winnow run, grouped by the output folder. WANDB_MODE=offline works."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise BadInput("logging to Weights & Biases needs it installed: pip install 'winnow[wandb]'") from error
+        self._wandb, self._folder = wandb, folder
+        self._runs: dict[str, Any] = {}
+
+    def write(self, line: Line) -> None:
+        name = line["run"]
+        if name not in self._runs:
+            self._runs[name] = self._wandb.init(
+                project="winnow",
+                group=self._folder.name,
+                name=name,
+                dir=str(self._folder),
+                reinit="create_new",
+            )
+            self._runs[name].define_metric("*", step_metric="updates")  # W&B's own count never goes back
+        values = {key: value for key, value in line.items() if isinstance(value, float)}
+        self._runs[name].log(values | {"updates": line["step"]})
+
+    evaluated = write
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.finish()
+
+
+LOGS: dict[str, Callable[[Path], Log]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def open_logs(folder: Path, names: Sequence[str]) -> list[Log]:
+    """The JSON lines, and the others by name."""
+    for name in names:
+        if name not in LOGS:
+            raise BadInput(f"there is no log {name!r} (choose from {', '.join(LOGS)})")
+    return [*(LOGS[name](folder) for name in names), JsonLines(folder / "metrics.jsonl")]
+
+
+def read_metrics(path: Path) -> list[Line]:
+    """All whole lines of a metrics.jsonl, which say whose they are and when; a last line cut short by a crash is left
+    out, and so is what is no such line."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_bytes().splitlines():
+        with contextlib.suppress(ValueError):
+            line = parse_json(text)
+            if isinstance(line, dict) and isinstance(line.get("run"), str) and type(line.get("step")) is int:
+                lines.append(line)
+    return lines
+
+
+def keep_lines(path: Path, keep: Callable[[Line], bool]) -> None:
+    """Drop the lines that a resumed run is about to write again."""
+    kept = [line for line in read_metrics(path) if keep(line)]
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")

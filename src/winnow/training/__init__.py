@@ -1,0 +1,247 @@
+"""Training: which runs there are, the loop over their chunks, checkpoints, and what is left at the end.
+
+OUT/config.json          everything that was asked for
+OUT/metrics.jsonl        one line for each run and chunk
+OUT/returns.jsonl        one line for each run and round of evaluation (see `winnow.evaluation.background`)
+OUT/NAME.safetensors     one for each finished run: policy, weighter, scaling, settings
+OUT/pack-K.safetensors   the state of a pack that is not finished yet
+OUT/lock                 held while a process trains there
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from winnow import __version__
+from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
+from winnow.errors import BadInput
+from winnow.evaluation import Evaluation
+from winnow.evaluation.background import Rounds
+from winnow.methods import make_algorithm, make_sampler, make_weighter, method, record
+from winnow.packs.run import Drawn, Run, packs, probabilities
+from winnow.samplers import Sampler
+from winnow.system import checkpoint
+from winnow.system.files import claim, sweep
+from winnow.system.locks import alone
+from winnow.system.metrics import Log, keep_lines, open_logs
+from winnow.system.progress import Progress
+from winnow.training.loop import Call, Job
+from winnow.training.trained import Trained, run_record
+from winnow.types import Algorithm, Weighter, check_settings
+
+FORMAT = "winnow-train-3"
+HELD_OUT = 0.01
+"""Part of the rows that training does not draw, if nothing else is said."""
+
+Many = Sequence[Any]
+
+
+# ------------------------------------------------------------------------------------------- what to train
+
+
+def train(
+    dataset: Dataset | str | Path | Many,
+    algorithm: str | Algorithm | Many = "iql",
+    method: str | Many = "dw-aw",
+    *,
+    sampler: str | Sampler | None = None,
+    weighter: str | Weighter | None = None,
+    seeds: int | Sequence[int] = 1,
+    **options: Any,
+) -> list[Trained]:
+    """Train every combination of dataset, algorithm, method and seed, as few programs as there are shapes of run.
+
+    A method is a sampler and a weighter by one name (`dw-aw`, see `winnow.methods`); `sampler` and `weighter`
+    replace the method's. Options are those of `train_runs`: steps, batch_size, out, resume, …
+    """
+    opened = [data if isinstance(data, Dataset) else open_dataset(data) for data in _several(dataset)]
+    return train_runs(
+        [
+            run
+            for data in opened
+            for learner in _several(algorithm)
+            for name in _several(method)
+            for run in plan(data, learner, name, sampler=sampler, weighter=weighter, seeds=seeds)
+        ],
+        **options,
+    )
+
+
+def plan(
+    dataset: Dataset,
+    algorithm: str | Algorithm,
+    method_name: str,
+    *,
+    sampler: str | Sampler | None = None,
+    weighter: str | Weighter | None = None,
+    seeds: int | Sequence[int] = 1,
+) -> list[Run]:
+    """The runs of one dataset, algorithm and method: one for each seed.
+
+    A run is named after its dataset, algorithm, method and seed; a sampler or weighter given by name takes the
+    method's place there.
+    """
+    learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
+    title = record(learner)["name"]
+    usual = method(method_name, title, len(dataset))
+    drawn = make_sampler(sampler, title, len(dataset)) if isinstance(sampler, str) else sampler or usual[0]
+    weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual[1]
+    same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
+    label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
+    return [
+        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}")
+        for seed in (range(seeds) if isinstance(seeds, int) else seeds)
+    ]
+
+
+def _several(value: Any) -> Many:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+# ------------------------------------------------------------------------------------------------ the loop
+
+
+def train_runs(
+    runs: Sequence[Run],
+    *,
+    steps: int = 1_000_000,
+    batch_size: int = 256,
+    chunk: int = 5_000,
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 30.0,
+    largest_pack: int | None = None,
+    log: Sequence[str] = (),
+    progress: bool | Progress = True,
+    evaluate: Evaluation | None = None,
+    held_out: float = HELD_OUT,
+) -> list[Trained]:
+    """Train runs, packed by shape, one pack after another. Ctrl-C stops after a checkpoint, if there is a folder.
+
+    steps, batch_size: updates of each run, and rows drawn for each update
+    chunk: updates between two reports; weighters that look at the whole dataset do so once a chunk
+    out, resume: a folder for everything that is worth keeping, this process's alone while it trains; go on with what
+        is there, bit for bit
+    checkpoint_seconds: the least time between two checkpoints. They are taken in the middle and at the end of a chunk
+        and written while the next half is trained, so that with 0 no more than one chunk can be lost
+    largest_pack: runs in one program at the most, where the device's memory asks for it
+    log: "tensorboard", "wandb"
+    progress: whether to show a bar, or the bar of a caller that trains more than this
+    evaluate: when and how much to play the policies in their environment, beside the training
+    held_out: the part of each dataset's rows that is never drawn: on these training measures whether a policy memorises
+    """
+    if not 0 <= held_out < 1:
+        raise BadInput(f"held_out is {held_out}; it must be at least 0 and below 1 (1 % is 0.01)")
+    drawn = check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
+    groups = packs(runs, largest_pack)
+    folder = None if out is None else Path(out)
+    config: dict[str, Any] = {"format": FORMAT, "steps": steps, "batch_size": batch_size, "chunk": chunk}
+    config["evaluation"] = evaluate.record() if evaluate else None
+    config["held_out"] = held_out
+    bar = Progress(total=steps * len(runs), shown=progress) if isinstance(progress, bool) else progress
+    logs: list[Log] = []
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            stack.enter_context(alone(folder))
+        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, bar.say)) if evaluate else None
+        asked = stack.enter_context(_asked_to_stop(folder, bar)) if folder else threading.Event()
+        writer = stack.enter_context(checkpoint.Writer())
+        sizes = (steps, batch_size, chunk, held_out)
+        call = Call(*sizes, folder, logs, bar, checkpoint_seconds, drawn, rounds, asked, writer)
+        jobs = [Job(group, number, call) for number, group in enumerate(groups)]
+        if folder is not None:
+            _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
+            reached = {run.name: job.reached() for job in jobs for run in job.runs}
+            keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
+            logs += open_logs(folder, log)
+            if rounds:
+                rounds.take_up(reached)
+        for each in logs:
+            stack.callback(each.close)
+        stack.enter_context(bar)
+        done = {trained.run.name: trained for job in jobs for trained in job.finish()}
+        if rounds:
+            rounds.finish(bar.describe, asked)
+            call.tell_news()
+            done = {name: dataclasses.replace(one, rounds=rounds.of(name)) for name, one in done.items()}
+            if rounds.error and folder:
+                raise BadInput(f"{folder}: is trained but not evaluated; mend what is said above, then --resume")
+    return [done[run.name] for run in runs]
+
+
+@contextlib.contextmanager
+def _asked_to_stop(folder: Path, bar: Progress) -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C, which is then a wish; the second one stops at once."""
+    asked = threading.Event()
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        bar.say("stopping after a checkpoint; Ctrl-C again stops at once")
+
+    inside = threading.current_thread() is threading.main_thread()  # only there can signals be caught
+    before = signal.getsignal(signal.SIGINT)
+    if inside:
+        signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    except KeyboardInterrupt:
+        bar.say(f"{folder}: holds all up to the last checkpoint; the same words with --resume go on from there")
+        raise
+    finally:
+        if inside:
+            signal.signal(signal.SIGINT, before)
+
+
+def check(runs: Sequence[Run], **counts: int) -> Drawn:
+    """Refuse what can't be trained, before anything is compiled or written. What was found out on the way: how often
+    each row is drawn."""
+    for name, count in counts.items():
+        if count < 1:
+            raise BadInput(f"{name} is {count}; it must be at least 1")
+    if not runs:
+        raise BadInput("there is nothing to train; give at least one seed")
+    names = [run.name for run in runs]
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice:
+        raise BadInput(f"two runs are called {twice!r}; give them different names")
+    for run in runs:
+        if Path(run.name).name != run.name or run.name.startswith("."):
+            raise BadInput(f"the run's name {run.name!r} can't be a file's name; choose one without slashes")
+        for where, part in (("algorithm", run.algorithm), ("weighter", run.weighter)):
+            check_settings(part, where)
+    # What looks at whole datasets does so once for each of them, not once for every seed.
+    for run in {(id(run.dataset), run.weighter): run for run in runs}.values():
+        checker = getattr(run.weighter, "check", None)
+        if checker:
+            checker(run.dataset)
+    drawn = probabilities(runs)
+    for run in runs:
+        if drawn[run.drawing].sum() <= 0:
+            raise BadInput(f"{run.name}: the sampler draws no row at all")
+    return drawn
+
+
+def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
+    """Make the output folder ours: fresh, or one that holds the same runs."""
+    wanted, versions = json.loads(json.dumps(config)), {"winnow": __version__, "jax": jax.__version__}
+    held = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
+    if held is None:
+        return
+    for name in wanted:
+        if held.get(name) != wanted[name]:
+            raise BadInput(
+                f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out"
+            )
+    sweep(folder)

@@ -1,0 +1,127 @@
+"""A finished run: its file, its policy, the weights of its rows, and what it earned while it was trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from winnow import __version__
+from winnow.algorithms import ALGORITHMS
+from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
+from winnow.errors import BadInput
+from winnow.evaluation import Round, score_of
+from winnow.methods import from_record, record
+from winnow.packs.pack import log_weights
+from winnow.packs.run import Run, probabilities
+from winnow.policy import Policy
+from winnow.samplers import SAMPLERS
+from winnow.system import checkpoint
+from winnow.system.metrics import read_metrics
+from winnow.types import Spec
+from winnow.weighters import WEIGHTERS
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its policy, its weights, what it earned, and why it failed if it did."""
+
+    run: Run
+    steps: int
+    failure: str | None
+    policy: Policy
+    weighter_state: Any
+    rounds: tuple[Round, ...] = ()
+    """The rounds of its evaluation while it was trained, in order."""
+    precision: str = "default"
+    """What its networks multiplied in (`winnow.packs.step.Precision`)."""
+    warnings: tuple[str, ...] = ()
+    """What its own numbers said against it while it trained (`winnow.training.alarms`)."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean normalised score of the last rounds, where there are reference returns."""
+        return score_of(self.rounds)
+
+    def weights(self) -> RowWeights:
+        """How often each row of the dataset is drawn, and how much it then counts."""
+        drawn = probabilities([self.run])
+        probability = drawn[self.run.drawing]
+        log_weight = log_weights(self.run, self.weighter_state, drawn).astype(np.float64)
+        ratio = np.exp(log_weight - log_weight[probability > 0].max())
+        return RowWeights(probability, ratio / (probability @ ratio))
+
+    def save(self, path: str | Path) -> None:
+        facts = run_record(self.run) | {"spec": list(self.run.spec), "steps": self.steps, "failure": self.failure}
+        facts |= {"precision": self.precision, "warnings": list(self.warnings)}
+        checkpoint.save(path, self.policy.tree() | {"weighter": self.weighter_state}, facts | {"winnow": __version__})
+
+    @classmethod
+    def load(cls, path: str | Path, dataset: Dataset | None = None) -> Trained:
+        """A finished run from its file; the dataset from where it was, unless it is given."""
+        saved = checkpoint.read_record(path)
+        try:
+            source, spec = saved["dataset"], Spec(*saved["spec"])
+            weighter, sampler = from_record(saved["weighter"], WEIGHTERS), from_record(saved["sampler"], SAMPLERS)
+            algorithm = from_record(saved["algorithm"], ALGORITHMS)
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
+        if dataset is None:
+            if not source["path"]:
+                raise BadInput(f"{path}: its dataset {source['name']!r} was never in a file; give it with --dataset")
+            dataset = open_dataset(source["path"])
+        if dataset.fingerprint != source["fingerprint"]:
+            raise BadInput(f"{path}: was trained on other rows than {dataset.meta.name!r} holds; give that dataset")
+        state = jax.eval_shape(lambda key: weighter.init(key, spec), jax.random.key(0))
+        run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"])
+        kept = checkpoint.load(path, {"weighter": state})
+        lines = read_metrics(Path(path).with_name("returns.jsonl"))
+        rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
+        told = saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds)
+        return cls(run, *told, saved.get("precision", "default"), tuple(saved.get("warnings", ())))
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """What a run does with each row of its dataset."""
+
+    probability: np.ndarray
+    """How often the sampler draws it; sums to 1."""
+    ratio: np.ndarray
+    """How much it counts when drawn, w(s,a); its mean over draws is 1."""
+
+    @property
+    def weight(self) -> np.ndarray:
+        """Both together: the row's share of the weighted data times the number of rows; its mean over rows is 1."""
+        return len(self.probability) * self.probability * self.ratio
+
+    def share(self, rows: np.ndarray, batch_size: int = 256, batches: int = 1_000, seed: int = 0) -> float:
+        """The part of a batch's weight that falls on some rows (a mask), in the mean over drawn batches: what an
+        algorithm sees, since weights are normalised over a batch. A row that is hardly ever drawn may have a weight
+        that nothing has trained, and would rule a sum over all rows."""
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(self.probability), (batches, batch_size), p=self.probability)
+        weight = self.ratio[drawn]
+        return float(np.mean((weight * rows[drawn]).sum(axis=1) / weight.sum(axis=1)))
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """A run as plain JSON."""
+    data = run.dataset
+    return {
+        "name": run.name,
+        "seed": run.seed,
+        "dataset": {
+            "name": data.meta.name,
+            "fingerprint": data.fingerprint,
+            "path": data.path,
+            "environment": data.meta.environment,
+        },
+        "algorithm": record(run.algorithm),
+        "sampler": record(run.sampler),
+        "weighter": record(run.weighter),
+    }

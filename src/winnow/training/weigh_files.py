@@ -1,0 +1,264 @@
+"""Weights of a trained run for a set of any size, in Parquet files: a block of rows of a few files in memory at a time.
+
+OUT/NAME.parquet    for each file of the set: log_weight of each of its rows, null where a row has no successor
+OUT/weights.json    what makes weights of it: weight = exp(log_weight − log_mean), with mean 1 over all rows
+
+A file that is finished is not done again. On a Ray cluster each file is a task; nodes see the files under one path.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from winnow.data.columns import Progress
+from winnow.data.dataset import Dataset, Kind
+from winnow.data.scaling import Scaling
+from winnow.data.shards import BLOCK, Shard, blocks, shards
+from winnow.envs import cores_here
+from winnow.errors import BadInput
+from winnow.packs.step import weigh
+from winnow.packs.tables import read, start_of
+from winnow.system.files import replacing, sweep, write_text
+from winnow.training.trained import Trained
+from winnow.types import State, Weighter
+
+Pair = tuple[Shard, Path]
+"""A file and where its weights go."""
+Watch = Callable[[int], None]
+"""Told how many more rows are done."""
+
+FORMAT = "winnow-weights-1"
+SHOWN = 10
+"""Bad files that are named."""
+ONE_CORE = {"JAX_PLATFORMS": "cpu", "WINNOW_CORES": "1"}
+"""A task on a cluster asks for one core, and uses no more."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A run's weighter and the numbers that bring rows to its scale: all that a pass needs, without its dataset."""
+
+    name: str
+    stamp: str
+    """Of the run's file."""
+    kind: Kind
+    weighter: Weighter
+    state: State
+    scaling: Scaling
+    start_obs: np.ndarray
+
+    @classmethod
+    def of(cls, trained: Trained, path: Path) -> Scorer:
+        """path: where the run is"""
+        run, data = trained.run, trained.run.dataset
+        if not run.weighs_any_row:
+            raise BadInput(
+                f"{path}: its weighter keeps a weight for each row it was trained on (fixed weights, or averages over "
+                "trajectories) and has none for others; leave out --over"
+            )
+        start = data.start_obs if data.has_episodes else data.rows().obs
+        digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+        state = jax.tree.map(np.asarray, trained.weighter_state)
+        return cls(run.name, digest, data.meta.kind, run.weighter, state, Scaling.of(data, run.weighter), start)
+
+    def log_weight(self, data: Dataset, row: np.ndarray, where: str) -> np.ndarray:
+        """log w of a dataset's rows, which have these numbers in the whole set."""
+        for name, found, known in (
+            ("observations", data.obs_dim, len(self.scaling.mean)),
+            ("actions", data.action_dim, len(self.scaling.action_half)),
+        ):
+            if found != known:
+                raise BadInput(f"{where}: {name} has {found} columns, the run was trained with {known}")
+        count = len(row)
+        index = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)  # few lengths: few programs
+        start = self.start_obs[start_of(row[index], len(self.start_obs))]
+        batch = read(data.rows(index), start, self.scaling, row=row[index])
+        return np.asarray(weigh(self.weighter, self.state, batch))[:count]
+
+
+class Sums(NamedTuple):
+    """What is known of the weights of some rows."""
+
+    rows: int = 0
+    weighed: int = 0
+    log_sum: float = -np.inf
+    log_squares: float = -np.inf
+
+    def __or__(self, other: Sums) -> Sums:
+        sums = np.logaddexp(self[2:], other[2:])
+        return Sums(self.rows + other.rows, self.weighed + other.weighed, *map(float, sums))
+
+    @classmethod
+    def of(cls, log_weight: np.ndarray, rows: int) -> Sums:
+        """Of one block."""
+        if len(log_weight) == 0:
+            return cls(rows)
+        wide, top = log_weight.astype(np.float64), float(log_weight.max())
+        squares = np.log(np.sum(np.exp(2 * (wide - top)))) + 2 * top
+        return cls(rows, len(wide), float(np.log(np.sum(np.exp(wide - top))) + top), float(squares))
+
+    @property
+    def log_mean(self) -> float:
+        return self.log_sum - float(np.log(self.weighed))
+
+    @property
+    def effective(self) -> float:
+        """Effective sample size as a part of the weighed rows: 1 for uniform weights."""
+        return float(np.exp(2 * self.log_sum - self.log_squares - np.log(self.weighed)))
+
+
+class Scored(NamedTuple):
+    """A pass over a set."""
+
+    sums: Sums
+    files: int
+    before: int
+    """Files of them that an earlier pass had finished."""
+
+
+def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None, size: int = BLOCK) -> Sums:
+    """Write the weights of one file."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    total, stamp = Sums(), shard.stamp
+    schema = pa.schema({"log_weight": pa.float32()})
+    with replacing(target) as temporary, ParquetWriter(temporary, schema) as writer:
+        for block in blocks(shard, scorer.kind, size):
+            column = np.full(block.length, np.nan, np.float32)
+            found = column[:0]
+            if block.dataset is not None:
+                number = shard.first + block.first + block.row
+                found = scorer.log_weight(block.dataset, number, str(shard.path))
+                if not np.isfinite(found).all():
+                    row = block.first + int(block.row[np.argmin(np.isfinite(found))])
+                    raise BadInput(f"{shard.path}: row {row}: its weight is not a finite number; look at its numbers")
+                column[block.row] = found
+            total |= Sums.of(found, block.length)
+            writer.write_table(pa.table([pa.array(column, mask=np.isnan(column))], schema))
+            if watch:
+                watch(block.length)
+        if total.rows != shard.rows:
+            raise BadInput(f"{shard.path}: has changed while it was read; give the same words again")
+        record = {"run": scorer.stamp, "source": stamp, "sums": list(total)}
+        writer.add_key_value_metadata({FORMAT: json.dumps(record)})
+    return total
+
+
+def finished(scorer: Scorer, shard: Shard, target: Path) -> Sums | None:
+    """What an earlier pass found of a file, if it was this run and the file has not changed since."""
+    from pyarrow.parquet import read_metadata
+
+    if not target.exists():
+        return None
+    try:
+        record = json.loads((read_metadata(target).metadata or {})[FORMAT.encode()])
+        same = (record["run"], record["source"]) == (scorer.stamp, shard.stamp)
+        return Sums(*record["sums"]) if same else None
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise BadInput(f"{target}: is there already and holds no weights; choose another folder") from error
+
+
+def score_all(
+    scorer: Scorer, pattern: str, out: Path, *, address: str | None = None, progress: Progress | None = None
+) -> Scored:
+    """Weigh every row of a set, here or (with an address) on a Ray cluster. Bad files are named when the others are
+    done."""
+    found, bad = shards(pattern)
+    out, rows, passed = out.resolve(), sum(shard.rows for shard in found), 0
+    pairs = list(zip(found, _targets([shard.path for shard in found], out), strict=True))
+    for folder in {target.parent for _, target in pairs}:
+        sweep(folder)
+    alone = threading.Lock()
+
+    def watch(more: int) -> None:
+        nonlocal passed
+        with alone:
+            passed += more
+            if progress:
+                progress(passed, rows)
+
+    known = {pair: sums for pair in pairs if (sums := finished(scorer, *pair))}
+    left = [pair for pair in pairs if pair not in known]
+    for stale in [target for _, target in left] + [out / "weights.json"] * bool(left or bad):
+        stale.unlink(missing_ok=True)
+    watch(sum(sums.rows for sums in known.values()))
+    each = _here(scorer, left, watch) if address is None else _on_ray(scorer, left, address, watch)
+    results = [*known.values(), *each]
+    bad += [one for one in results if isinstance(one, str)]
+    total = functools.reduce(Sums.__or__, (one for one in results if isinstance(one, Sums)), Sums())
+    if bad:
+        more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+        raise BadInput("\n".join([*bad[:SHOWN], *more, f"the rest is in {out}: the same words go on from there"]))
+    if total.weighed == 0:
+        raise BadInput(f"{pattern}: no row has a successor; add next_observations")
+    record = {"format": FORMAT, "run": scorer.name, "files": len(found), "rows": total.rows, "weighed": total.weighed}
+    record |= {"log_mean": total.log_mean, "effective": total.effective}
+    write_text(out / "weights.json", json.dumps(record, indent=1) + "\n")
+    return Scored(total, len(found), len(found) - len(left))
+
+
+def _targets(paths: Sequence[Path], out: Path) -> list[Path]:
+    """Where the weights of each file go: the same names, and the same folders below the one they share."""
+    shared = os.path.commonpath([path.parent for path in paths]) if paths else out
+    targets = [out / path.relative_to(shared) for path in paths]
+    if set(targets) & set(paths):
+        raise BadInput(f"{out}: is where the set itself lies; choose another folder, its files would be replaced")
+    return targets
+
+
+def _attempt(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None) -> Sums | str:
+    """The weights of a file, or what is wrong with it."""
+    try:
+        return score(scorer, shard, target, watch)
+    except BadInput as error:
+        return str(error)
+
+
+def _here(scorer: Scorer, pairs: Sequence[Pair], watch: Watch) -> Iterator[Sums | str]:
+    """As many files at a time as there are cores."""
+    stopped = threading.Event()
+
+    def look(rows: int) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        watch(rows)
+
+    with ThreadPoolExecutor(cores_here()) as cores:
+        try:
+            yield from cores.map(lambda pair: _attempt(scorer, pair[0], pair[1], look), pairs)
+        finally:
+            stopped.set()  # Ctrl-C need not wait for whole files
+            cores.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_ray(scorer: Scorer, pairs: Sequence[Pair], address: str, watch: Watch) -> Iterator[Sums | str]:
+    """One task a file, each with a core of its own, wherever one is free."""
+    from winnow.system.ray import RETRIES, RayError, connected, ray
+
+    if not pairs:
+        return
+
+    with connected(address):
+        task: Any = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_CORE})(_attempt)
+        given = ray.put(scorer)
+        tasks = {task.remote(given, *pair): pair for pair in pairs}
+        try:
+            while tasks:
+                for one in ray.wait(list(tasks))[0]:
+                    watch(tasks.pop(one)[0].rows)
+                    yield ray.get(one)
+        except RayError as error:
+            raise BadInput(f"the cluster gave up ({error}); the same words go on from what is done") from error
