@@ -37,9 +37,9 @@ cores, stop, *commands = sys.argv[1:]
 os.sched_setaffinity(0, map(int, cores.split(",")))
 from winnow.cli import main
 if stop != "0":
-    from winnow.system import progress
+    from winnow.training import pace
     from winnow.packs.pack import Pack
-    advance, progress.LOOK = Pack.advance, 1e-9  # a step at a time
+    advance, pace.LOOK_SECONDS = Pack.advance, 1e-9  # a step at a time
     def stopped(pack, count):
         advance(pack, count)
         if pack.step == int(stop):

@@ -98,12 +98,12 @@ def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "advance", interrupted)
-        patch.setattr("winnow.system.progress.LOOK", 1e-9)  # a step at a time
+        patch.setattr("winnow.training.pace.LOOK_SECONDS", 1e-9)  # a step at a time
         for number, step in ((0, 7), (0, 31), (1, 7), (1, 31)):
             with pytest.raises(KeyboardInterrupt):
                 train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)
             assert checkpoint.read_record(tmp_path / "broken" / f"pack-{number}.safetensors")["step"] == step
-            assert "broken: holds all up to the last checkpoint; the same words with --res" in capsys.readouterr().err
+            assert "broken: progress is saved up to the last checkpoint; run the same" in capsys.readouterr().err
     train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)
     assert same_files(tmp_path / "straight", tmp_path / "broken")
     straight, broken = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("straight", "broken"))

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 from pathlib import Path
 from typing import Any
 
@@ -328,26 +327,27 @@ def test_bad_words_get_a_line_and_exit_code_2(more, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_packs_bar_opens_the_gate_for_the_next_and_passes_on_the_wish_to_stop(tmp_path):
+def test_a_trained_pack_opens_the_gate_for_the_next_and_stops_with_its_grid(tmp_path):
     left = todo(packs(bc()), tmp_path, set())
     grid = run_local._Grid(left, tmp_path, run_local.Progress(1, shown=False), 1)
     gate = threading.Lock()
     gate.acquire()
     share = run_local._Share(grid, gate)
-    share.describe("pack 1")
+    share.on_begin()
     assert gate.locked()
-    share.describe("evaluating: 1 rounds left")
+    share.on_trained()
     assert not gate.locked()
-    with share:  # the second half of a pack that did not fit
-        share.describe("pack 1")
-        assert gate.locked()
-        share.describe("evaluating: 1 rounds left")
+    share.on_begin()  # the second half of a pack that did not fit
+    assert gate.locked()
+    share.on_trained()
     assert not gate.locked()
+    assert not share.should_stop()
     grid.stop()
-    assert share.asked.is_set()
-    asked = threading.Event()
-    still: Any = types.SimpleNamespace(step=0, runs=[])
-    share.run(still, 10, asked)
-    assert asked.is_set()
+    assert share.should_stop()
+    late = run_local._Share(grid, gate)
+    late.has_gate = False
+    late.on_begin()
+    assert late.should_stop()
     share.let_go()
+    late.let_go()
     assert not grid.shares

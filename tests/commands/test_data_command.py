@@ -218,7 +218,7 @@ def test_list_shows_all_113_and_what_is_here(own_folder, capsys):
 
 
 def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch, capsys):
-    monkeypatch.setattr("winnow.system.progress.QUIET", -1.0)
+    monkeypatch.setattr("winnow.system.progress.QUIET_SECONDS", -1.0)
     with bar("hopper-random") as seen:
         seen(0, 0)  # nothing is known yet
         seen(250, 1000)

@@ -33,32 +33,34 @@ from winnow.data.catalogue import Watch, unwatched
 from winnow.errors import BadInput, out_of_memory
 from winnow.evaluation import place
 from winnow.methods import record
-from winnow.packs.pack import Pack
 from winnow.packs.run import Run, probabilities
 from winnow.system.files import sweep
 from winnow.system.locks import Taken, is_held, locked
 from winnow.system.metrics import read_metrics
 from winnow.system.progress import Progress, say
 from winnow.training import train_runs
+from winnow.training.hooks import Hooks
 from winnow.types import Spec
 
 # ----------------------------------------------------------------------------------------------------- a pack
 
 
-def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = None, bar: Any = False) -> list[Result]:
+def run_pack(
+    pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = None, hooks: Hooks | None = None
+) -> list[Result]:
     """Train and play the runs of one pack on jax's default device, and write their results.
 
     A pack that was interrupted goes on where it was. One that runs out of memory is halved and tried again. Other
     processes may work in the same folder, on other packs: this is all that a worker on another machine has to call.
 
     opened: datasets that may be open already
-    bar: whether to show one, or what takes its place (see `_Share`)
+    hooks: what training tells; without any it is silent
     """
     work = work_of(folder, pack)
     make_ready(pack, say=say)
     try:
         with locked(lock_of(work)):
-            return _run_pack(pack, folder, work, opened or Shelf(), bar)
+            return _run_pack(pack, folder, work, opened or Shelf(), hooks)
     except Exception as error:
         if not out_of_memory(error):
             raise
@@ -69,10 +71,10 @@ def run_pack(pack: Sequence[Planned], folder: Path, *, opened: Shelf | None = No
         )
     shutil.rmtree(work, ignore_errors=True)
     gc.collect()  # what the failed attempt held on the device
-    return [one for half in cut(pack, 2) for one in run_pack(half, folder, opened=opened, bar=bar)]
+    return [one for half in cut(pack, 2) for one in run_pack(half, folder, opened=opened, hooks=hooks)]
 
 
-def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, bar: Any) -> list[Result]:
+def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, hooks: Hooks | None) -> list[Result]:
     begin(work, pack)
     began, how = time.monotonic(), pack[0].how
     with opened.opened(pack) as datasets:
@@ -87,7 +89,8 @@ def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, 
             out=work,
             resume=True,
             checkpoint_seconds=0,
-            progress=bar,
+            progress=False,
+            hooks=hooks,
             evaluate=how.evaluation,
             held_out=how.held_out,
         )
@@ -227,7 +230,7 @@ class _Grid:
         with self.lock:
             self.stopping = True
             for share in self.shares:
-                share.asked.set()
+                share.ask_to_stop()
 
     def _work(self, gate: threading.Lock, costs: Costs) -> None:
         """Do packs on a device. Whoever has the gate may train on it."""
@@ -240,7 +243,7 @@ class _Grid:
                         if (pack := self._next(costs)) is None:
                             return
                         share.name(pack)
-                        results = run_pack(pack, self.folder, opened=self.shelf, bar=share)
+                        results = run_pack(pack, self.folder, opened=self.shelf, hooks=share)
                         share.rest(sum(run.how.steps for run in pack))
                         with self.lock:
                             self.results += results
@@ -264,61 +267,59 @@ class _Grid:
         return parts[0]
 
 
-class _Share:
-    """What one pack's training sees of the bar over all of them. It also lets the next pack begin when this one has
-    only its evaluation left, and passes on the wish to stop."""
+class _Share(Hooks):
+    """One pack's part of the bar over all of them. It lets the next pack begin when this one has only its evaluation
+    left, and stops with the grid."""
 
     def __init__(self, grid: _Grid, gate: threading.Lock) -> None:
+        super().__init__(grid.bar)
         self.grid, self.gate, self.has_gate = grid, gate, True
-        self.asked = threading.Event()
-        self.told = False  # that training has begun
         self.counted = 0
         with grid.lock:
             grid.shares.add(self)
-
-    def __enter__(self) -> _Share:
-        """Training begins; for the second half of a pack, when the device is free again."""
-        self.told = False
-        if not self.has_gate:
-            self.gate.acquire()
-            self.has_gate = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def name(self, pack: Sequence[Planned]) -> None:
         kinds = record(pack[0].algorithm)["name"], record(pack[0].weighter)["name"]
         places = dict.fromkeys(run.entry.environment for run in pack)
         title = f"pack {self.grid.number} of {self.grid.count}: {len(pack)} × {kinds[0]}, weights {kinds[1]}"
-        self.grid.bar.describe(f"{title}, {', '.join(places)}")
-
-    def describe(self, title: str) -> None:
-        """Training says what it trains, and then only that it waits for the evaluation."""
-        if self.told:
-            self._open_gate()
-        self.told = True
+        self.bar.describe(f"{title}, {', '.join(places)}")
 
     def say(self, text: str) -> None:
         if not self.grid.stopping:
-            self.grid.bar.say(text)
+            super().say(text)
 
-    def run(self, pack: Pack, count: int, asked: threading.Event) -> None:
+    def on_begin(self) -> None:
+        """The second half of a pack that did not fit waits here until the device is free again."""
+        if not self.has_gate:
+            self.gate.acquire()
+            self.has_gate = True
         with self.grid.lock:
-            self.asked = asked
             if self.grid.stopping:
-                asked.set()
-        before = pack.step
-        self.grid.bar.run(pack, count, asked)
-        self.counted += (pack.step - before) * len(pack.runs)
+                self.ask_to_stop()
 
-    def skip(self, steps: int) -> None:
-        self.grid.bar.skip(steps)
-        self.counted += steps
+    def on_pack(self, title: str) -> None:
+        """The grid has named it already."""
+
+    def on_skipped(self, run_steps: int) -> None:
+        super().on_skipped(run_steps)
+        self.counted += run_steps
+
+    def on_steps(self, run_steps: int) -> None:
+        super().on_steps(run_steps)
+        self.counted += run_steps
+
+    def on_trained(self) -> None:
+        self._open_gate()
+
+    def on_evaluating(self, text: str) -> None:
+        """The bar shows the pack that trains."""
+
+    def on_end(self) -> None:
+        """The grid ends its bar."""
 
     def rest(self, total: int) -> None:
         """Count what a pack did not do because its runs failed."""
-        self.grid.bar.skip(total - self.counted)
+        self.bar.skip(total - self.counted)
 
     def let_go(self) -> None:
         with self.grid.lock:

@@ -30,6 +30,7 @@ from winnow.system.ray import (
     connected,
     ray,
 )
+from winnow.training.hooks import Hooks
 
 LOOK = 0.5
 """Seconds between two looks at the cluster, and between two words of a task."""
@@ -88,6 +89,7 @@ def work(pack: Sequence[Planned], number: int, folder: Path | None, data: str | 
     node = ray.get_runtime_context().get_node_id()
     bar = _Told(lambda steps: tally.tell.remote(number, node, steps))
     bar.count(0)
+    hooks = Hooks(bar)
     if data:
         os.environ["WINNOW_DATA"] = data
     if folder and (work_of(folder, pack) / "pack.json").exists():
@@ -97,9 +99,9 @@ def work(pack: Sequence[Planned], number: int, folder: Path | None, data: str | 
     if folder:
         with locked(lock_of(work_of(folder, first)), wait=True):
             pass  # the process of a node that was lost may live on for a moment
-        return run_pack(first, folder, bar=bar)
+        return run_pack(first, folder, hooks=hooks)
     with tempfile.TemporaryDirectory(prefix="winnow-", ignore_cleanup_errors=True) as place:
-        return run_pack(first, Path(place), bar=bar)
+        return run_pack(first, Path(place), hooks=hooks)
 
 
 def measure(begun: Sequence[list[Planned]], new: Sequence[list[Planned]], places: int) -> Reckoned:

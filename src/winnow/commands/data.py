@@ -334,7 +334,7 @@ def _lines(title: str) -> Progress:
 
     def tell(done: int, total: int) -> None:
         nonlocal spoke
-        if time.monotonic() - spoke > progress.QUIET and total > 0:
+        if time.monotonic() - spoke > progress.QUIET_SECONDS and total > 0:
             spoke = time.monotonic()
             progress.say(f"{title}: {done / total:.0%}")
 

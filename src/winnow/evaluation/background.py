@@ -115,13 +115,13 @@ class Rounds:
             Snapshot(pack.step, self.steps[pack.step], first, pack.spec, runs, held).save(path)
             self._hand_over(path)
 
-    def finish(self, describe: Callable[[str], None], asked: threading.Event) -> None:
+    def finish(self, describe: Callable[[str], None], should_stop: Callable[[], bool]) -> None:
         """Wait until all is played."""
         with self._changed:
             while self._left and self.error is None:
                 describe(f"evaluating: {len(self._left)} rounds left")
                 self._changed.wait(0.2)
-                if asked.is_set():
+                if should_stop():
                     raise KeyboardInterrupt
 
     def news(self) -> Iterator[Round]:

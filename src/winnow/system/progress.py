@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from winnow.packs.pack import Pack
-
-LOOK = 0.5
-"""Seconds of work between two looks at the clock, about."""
-TURN = 1_000
-"""Steps between two looks on an accelerator, where every other number is another program to compile."""
-QUIET = 15.0
+QUIET_SECONDS = 15.0
 """Seconds between two lines where there is no terminal."""
 
 
@@ -30,7 +22,6 @@ class Progress:
     def __init__(self, total: int, shown: bool, unit: str = "run-steps") -> None:
         self._total, self._done, self._skipped = total, 0, 0
         self._shown, self._unit = shown, unit
-        self._size = 1  # steps that take about as long as a piece should
         self._bar: Any = None
         self._title = ""
         self._began = self._spoke = time.monotonic()
@@ -61,7 +52,7 @@ class Progress:
         self._title = title
         if self._bar:
             self._bar.update(self._task, description=title)
-        elif self._shown and time.monotonic() - self._spoke > QUIET:
+        elif self._shown and time.monotonic() - self._spoke > QUIET_SECONDS:
             self._spoke = time.monotonic()
             say(title)
 
@@ -73,24 +64,6 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         say(text) if not self._bar else self._bar.console.print(text, markup=False)
-
-    def run(self, pack: Pack, count: int, asked: threading.Event) -> None:
-        """Advance the pack by `count` steps, looking up about twice a second; by fewer if asked to stop."""
-        import jax
-
-        fixed = jax.default_backend() != "cpu"
-        while count > 0 and not asked.is_set():
-            size = min(count, TURN if fixed else self._size)
-            before = time.monotonic()
-            pack.advance(size)
-            pack.wait()
-            self.count(size * len(pack.runs))
-            count -= size
-            spent = max(time.monotonic() - before, 1e-6)
-            if spent >= LOOK:
-                self._size = max(1, size // 2)
-            elif size == self._size:  # one that was cut short says nothing
-                self._size = min(2 * size, int(size * LOOK / spent) + 1)
 
     def reach(self, done: int, total: int) -> None:
         """So many of so many are done."""
@@ -104,7 +77,7 @@ class Progress:
         rate = (self._done - self._skipped) / max(now - self._began, 1e-6)
         if self._bar:
             self._bar.update(self._task, completed=self._done, total=self._total, rate=f"{rate:,.0f} {self._unit}/s")
-        elif self._shown and now - self._spoke > QUIET:
+        elif self._shown and now - self._spoke > QUIET_SECONDS:
             self._spoke = now
             words = f"{self._title}: {self._done / self._total:.0%}"
             if rate > 0:

@@ -35,7 +35,9 @@ from winnow.system.files import claim, sweep
 from winnow.system.locks import alone
 from winnow.system.metrics import Log, keep_lines, open_logs
 from winnow.system.progress import Progress
+from winnow.training.hooks import Hooks
 from winnow.training.loop import Call, Job
+from winnow.training.pace import Pace
 from winnow.training.trained import Trained, run_record
 from winnow.types import Algorithm, Weighter, check_settings
 
@@ -122,7 +124,8 @@ def train_runs(
     checkpoint_seconds: float = 30.0,
     largest_pack: int | None = None,
     log: Sequence[str] = (),
-    progress: bool | Progress = True,
+    progress: bool = True,
+    hooks: Hooks | None = None,
     evaluate: Evaluation | None = None,
     held_out: float = HELD_OUT,
 ) -> list[Trained]:
@@ -136,31 +139,34 @@ def train_runs(
         and written while the next half is trained, so that with 0 no more than one chunk can be lost
     largest_pack: runs in one program at the most, where the device's memory asks for it
     log: "tensorboard", "wandb"
-    progress: whether to show a bar, or the bar of a caller that trains more than this
+    progress: whether to show a bar
+    hooks: what to tell a caller that trains more than this, in place of a bar
     evaluate: when and how much to play the policies in their environment, beside the training
     held_out: the part of each dataset's rows that is never drawn: on these training measures whether a policy memorises
     """
     if not 0 <= held_out < 1:
         raise BadInput(f"held_out is {held_out}; it must be at least 0 and below 1 (1 % is 0.01)")
-    drawn = check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
+    check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
     groups = packs(runs, largest_pack)
     folder = None if out is None else Path(out)
     config: dict[str, Any] = {"format": FORMAT, "steps": steps, "batch_size": batch_size, "chunk": chunk}
     config["evaluation"] = evaluate.record() if evaluate else None
     config["held_out"] = held_out
-    bar = Progress(total=steps * len(runs), shown=progress) if isinstance(progress, bool) else progress
+    hooks = hooks or Hooks(Progress(steps * len(runs), shown=progress))
     logs: list[Log] = []
     with contextlib.ExitStack() as stack:
         if folder is not None:
             stack.enter_context(alone(folder))
-        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, bar.say)) if evaluate else None
-        asked = stack.enter_context(_asked_to_stop(folder, bar)) if folder else threading.Event()
+        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, hooks.say)) if evaluate else None
+        if folder is not None:
+            stack.enter_context(_stopped_by_ctrl_c(folder, hooks))
         writer = stack.enter_context(checkpoint.Writer())
+        record_of_runs = {"runs": [run_record(run) for group in groups for run in group]}
+        drawn = _probabilities(runs, folder, config | record_of_runs, resume)
         sizes = (steps, batch_size, chunk, held_out)
-        call = Call(*sizes, folder, logs, bar, checkpoint_seconds, drawn, rounds, asked, writer)
+        call = Call(*sizes, folder, logs, hooks, Pace(), checkpoint_seconds, drawn, rounds, writer)
         jobs = [Job(group, number, call) for number, group in enumerate(groups)]
         if folder is not None:
-            _claim(folder, config | {"runs": [run_record(run) for group in groups for run in group]}, resume)
             reached = {run.name: job.reached() for job in jobs for run in job.runs}
             keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
             logs += open_logs(folder, log)
@@ -168,10 +174,12 @@ def train_runs(
                 rounds.take_up(reached)
         for each in logs:
             stack.callback(each.close)
-        stack.enter_context(bar)
+        hooks.on_begin()
+        stack.callback(hooks.on_end)
         done = {trained.run.name: trained for job in jobs for trained in job.finish()}
+        hooks.on_trained()
         if rounds:
-            rounds.finish(bar.describe, asked)
+            rounds.finish(hooks.on_evaluating, hooks.should_stop)
             call.tell_news()
             done = {name: dataclasses.replace(one, rounds=rounds.of(name)) for name, one in done.items()}
             if rounds.error and folder:
@@ -180,33 +188,33 @@ def train_runs(
 
 
 @contextlib.contextmanager
-def _asked_to_stop(folder: Path, bar: Progress) -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, which is then a wish; the second one stops at once."""
-    asked = threading.Event()
+def _stopped_by_ctrl_c(folder: Path, hooks: Hooks) -> Iterator[None]:
+    """The first Ctrl-C stops after a checkpoint; the second one stops at once."""
 
     def ask(*_: object) -> None:
-        if asked.is_set():
+        if hooks.should_stop():
             raise KeyboardInterrupt
-        asked.set()
-        bar.say("stopping after a checkpoint; Ctrl-C again stops at once")
+        hooks.ask_to_stop()
+        hooks.say("stopping after a checkpoint; Ctrl-C again stops at once")
 
     inside = threading.current_thread() is threading.main_thread()  # only there can signals be caught
     before = signal.getsignal(signal.SIGINT)
     if inside:
         signal.signal(signal.SIGINT, ask)
     try:
-        yield asked
+        yield
     except KeyboardInterrupt:
-        bar.say(f"{folder}: holds all up to the last checkpoint; the same words with --resume go on from there")
+        hooks.say(
+            f"{folder}: progress is saved up to the last checkpoint; run the same command with --resume to continue"
+        )
         raise
     finally:
         if inside:
             signal.signal(signal.SIGINT, before)
 
 
-def check(runs: Sequence[Run], **counts: int) -> Drawn:
-    """Refuse what can't be trained, before anything is compiled or written. What was found out on the way: how often
-    each row is drawn."""
+def check(runs: Sequence[Run], **counts: int) -> None:
+    """Refuse what can't be trained, before anything is computed or written."""
     for name, count in counts.items():
         if count < 1:
             raise BadInput(f"{name} is {count}; it must be at least 1")
@@ -226,22 +234,34 @@ def check(runs: Sequence[Run], **counts: int) -> Drawn:
         checker = getattr(run.weighter, "check", None)
         if checker:
             checker(run.dataset)
-    drawn = probabilities(runs)
-    for run in runs:
-        if drawn[run.drawing].sum() <= 0:
-            raise BadInput(f"{run.name}: the sampler draws no row at all")
+
+
+def _probabilities(runs: Sequence[Run], folder: Path | None, config: dict[str, Any], resume: bool) -> Drawn:
+    """Sampling probabilities. A sampler may fit networks for minutes, so the folder is claimed first; a fresh one is
+    given up again where a sampler refuses its data."""
+    fresh = folder is not None and _claim(folder, config, resume)
+    try:
+        drawn = probabilities(runs)
+        for run in runs:
+            if drawn[run.drawing].sum() <= 0:
+                raise BadInput(f"{run.name}: its sampler gives every row a probability of 0; choose another sampler")
+    except BadInput:
+        if folder is not None and fresh:
+            (folder / "config.json").unlink()
+        raise
     return drawn
 
 
-def _claim(folder: Path, config: dict[str, Any], resume: bool) -> None:
-    """Make the output folder ours: fresh, or one that holds the same runs."""
+def _claim(folder: Path, config: dict[str, Any], resume: bool) -> bool:
+    """Make the output folder ours: fresh, or one that holds the same runs. Whether it is fresh."""
     wanted, versions = json.loads(json.dumps(config)), {"winnow": __version__, "jax": jax.__version__}
     held = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
     if held is None:
-        return
+        return True
     for name in wanted:
         if held.get(name) != wanted[name]:
             raise BadInput(
                 f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out"
             )
     sweep(folder)
+    return False

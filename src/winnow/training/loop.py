@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from winnow.policy import Policy
 from winnow.policy.stacked import SCALING
 from winnow.system import checkpoint
 from winnow.system.metrics import Log, read_metrics
-from winnow.system.progress import TURN, Progress
 from winnow.training.alarms import Watch
+from winnow.training.hooks import Hooks
+from winnow.training.pace import ACCELERATOR_STEPS, Pace
 from winnow.training.trained import Trained
 
 
@@ -36,18 +36,18 @@ class Call(NamedTuple):
     held_out: float
     folder: Path | None
     logs: list[Log]
-    bar: Progress
+    hooks: Hooks
+    pace: Pace
     checkpoint_seconds: float
     drawn: Drawn
     rounds: Rounds | None
-    asked: threading.Event
     writer: checkpoint.Writer
 
     def pauses(self, step: int) -> tuple[int, int]:
         """The next middle of a chunk after a step, and the next end."""
         begin = step - step % self.chunk
         half = -(-self.chunk // 2)
-        half = -(-half // TURN) * TURN if half > TURN else half
+        half = -(-half // ACCELERATOR_STEPS) * ACCELERATOR_STEPS if half > ACCELERATOR_STEPS else half
         end = begin + self.chunk
         return min(begin + half if step < begin + half else end + half, self.steps), min(end, self.steps)
 
@@ -80,9 +80,9 @@ class Job:
     def finish(self) -> list[Trained]:
         first, call = self.runs[0], self.call
         words = (f"pack {self.number + 1}: {len(self.runs)} ×", record(first.algorithm)["name"])
-        call.bar.describe(" ".join([*words, "with weights", record(first.weighter)["name"]]))
+        call.hooks.on_pack(" ".join([*words, "with weights", record(first.weighter)["name"]]))
         if self._finished:
-            call.bar.skip(call.steps * len(self.runs))
+            call.hooks.on_skipped(call.steps * len(self.runs))
             return [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
         pack = Pack(self.runs, call.steps, call.batch_size, drawn=call.drawn, held_out=call.held_out)
         failures = self._restore(pack)
@@ -99,12 +99,12 @@ class Job:
     def _loop(self, pack: Pack, failures: dict[str, str]) -> None:
         call, saved = self.call, time.monotonic()
         while pack.step < call.steps and len(failures) < len(self.runs):
-            if call.asked.is_set():
+            if call.hooks.should_stop():
                 self._save(pack, failures)
                 raise KeyboardInterrupt
             middle, end = call.pauses(pack.step)
             stop = min(middle, end, call.rounds.after(pack.step) if call.rounds else end)
-            call.bar.run(pack, stop - pack.step, call.asked)
+            call.pace.advance(pack, stop - pack.step, call.hooks)
             if pack.step == end:
                 means = pack.end_chunk()
                 for number, run in enumerate(self.runs):
@@ -126,11 +126,11 @@ class Job:
             failures[run.name] = f"{odd} was {means[odd]} in the {self.call.chunk} updates before step {step}"
             line["failed"] = failures[run.name]
             advice = "lower its learning rate or look at its rewards"
-            self.call.bar.say(f"{run.name} stopped: {failures[run.name]}; {advice}")
+            self.call.hooks.say(f"{run.name} stopped: {failures[run.name]}; {advice}")
         else:
             line |= means
             for text in self.watches[run.name].look(step, means):
-                self.call.bar.say(f"{run.name}: {text}")
+                self.call.hooks.say(f"{run.name}: {text}")
         for log in self.call.logs:
             log.write(line)
 
@@ -169,7 +169,7 @@ class Job:
         pack.learners = pack.learners._replace(**states)
         saved = checkpoint.read_record(self._checkpoint)
         pack.step, pack.since = saved["step"], saved["since"]
-        self.call.bar.skip(pack.step * len(self.runs))
+        self.call.hooks.on_skipped(pack.step * len(self.runs))
         return saved["failures"]
 
     def _take_out(self, pack: Pack, failures: dict[str, str]) -> Iterator[Trained]:
