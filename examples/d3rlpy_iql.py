@@ -9,15 +9,7 @@ import d3rlpy
 import numpy as np
 
 from winnow import AW, toy
-from winnow.plug.d3rlpy import add_weights, resampled  # WINNOW
-
-
-def load(rows: int) -> d3rlpy.dataset.ReplayBuffer:
-    """95 % random data and 5 % of an expert, who keeps a puck on a dome: as d3rlpy's dataset."""
-    data = toy.imbalanced(rows)
-    obs, action, reward, _, terminal = data.rows()
-    ends = np.isin(np.arange(len(data)), data.episodes.start + data.episodes.length - 1)
-    return d3rlpy.dataset.MDPDataset(obs, action, reward, np.float32(terminal), np.float32(ends & ~terminal))  # pyright: ignore
+from winnow.plug.d3rlpy import add_weights, resampled, to_mdp_dataset  # WINNOW
 
 
 def main() -> None:
@@ -29,7 +21,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     d3rlpy.seed(args.seed)
-    dataset = load(args.rows)
+    dataset = to_mdp_dataset(toy.imbalanced(args.rows))  # 95 % random rows, 5 % of an expert who keeps a puck on a dome
 
     iql = d3rlpy.algos.IQLConfig(batch_size=args.batch_size).create()
     if args.method.startswith("dual"):

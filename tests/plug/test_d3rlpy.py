@@ -12,11 +12,14 @@ import pytest
 import structlog
 import torch
 from d3rlpy.dataset import FIFOBuffer, FrameStackTransitionPicker, InfiniteBuffer, MDPDataset, ReplayBuffer
+from d3rlpy.logging import NoopAdapterFactory
 from d3rlpy.torch_utility import TorchMiniBatch
 
 from winnow import AW, PF, BadInput, toy
+from winnow.data.arrays import from_arrays
 from winnow.data.recipes import mixed
-from winnow.plug.d3rlpy import add_weights, as_dataset, resampled
+from winnow.data.store import save
+from winnow.plug.d3rlpy import action_scaler, add_weights, as_dataset, resampled, to_mdp_dataset
 from winnow.plug.torch import DensityWeights, Weights
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
@@ -28,11 +31,7 @@ def dome(rows: int) -> tuple[MDPDataset, Any]:
     """95 % random data and 5 % of a policy that keeps the puck up, for d3rlpy and for winnow."""
     low, high = toy.make(toy.random, rows, 0, "random"), toy.make(toy.expert, 6_000, 1, "expert")
     data = mixed(low, high, 0.05, rows, low_label="random", high_label="expert")
-    columns, last = data.rows(), np.append(data.episodes.start[1:], len(data)) - 1
-    cut = np.zeros(len(data), bool)
-    cut[last] = ~columns.terminal[last]
-    flags = (columns.terminal.astype(np.float32), cut.astype(np.float32))
-    return MDPDataset(columns.obs, columns.action, columns.reward, *flags), data
+    return to_mdp_dataset(data), data
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +282,58 @@ def test_a_saved_algorithm_is_a_stock_one(small: MDPDataset, tmp_path: Any) -> N
     assert add_weights(again, small, weights=other) is other
     again.update(small.sample_transition_batch(SIZE))
     assert int(other.count) == 2
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["all cut", "the second ends"])
+def test_a_dataset_keeps_its_timeouts_and_all_its_transitions(terminal: bool) -> None:
+    rng = np.random.default_rng(0)
+    last = np.isin(np.arange(12), [3, 7, 11])
+    ended = (np.arange(12) == 7) & terminal
+    obs = rng.normal(size=(12, 3))
+    following = np.where(last[:, None], rng.normal(size=(12, 3)), np.roll(obs, -1, axis=0))
+    data = from_arrays(obs, rng.uniform(-2, 2, (12, 2)), np.arange(12.0), ended, last & ~ended, following)
+    made = to_mdp_dataset(data)
+    assert [one.terminated for one in made.episodes] == [False, terminal, False]
+    assert [one.transition_count for one in made.episodes] == [4, 4, 4]
+    again = as_dataset(made)
+    for name, column in data.rows()._asdict().items():
+        np.testing.assert_array_equal(getattr(again.rows(), name), column, err_msg=name)
+    np.testing.assert_array_equal(again.episodes.terminated, data.episodes.terminated)
+
+
+def test_a_file_is_opened_and_whole_number_actions_stay_continuous(tmp_path: Any) -> None:
+    last = np.arange(8) % 4 == 3
+    data = from_arrays(np.zeros((8, 2)), np.ones((8, 1)), np.ones(8), last, np.zeros(8, bool), action_bounds=(-1, 1))
+    save(data, tmp_path / "mine.safetensors")
+    assert to_mdp_dataset(tmp_path / "mine.safetensors").dataset_info.action_space == d3rlpy.ActionSpace.CONTINUOUS
+    assert action_scaler(data) is None
+
+
+def test_actions_beyond_one_need_a_scaler() -> None:
+    rng = np.random.default_rng(0)
+    last = np.arange(400) % 20 == 19
+    actions = rng.uniform(-3, 5, (400, 2))
+    data = from_arrays(rng.normal(size=(400, 3)), actions, np.ones(400), last, np.zeros(400, bool))
+    dataset = to_mdp_dataset(data)
+    with pytest.raises(BadInput, match=r"actions must be in \[-1, 1\] where d3rlpy's policies act, got 4\.9"):
+        add_weights(make("iql"), dataset)
+    scaler = action_scaler(data)
+    assert scaler is not None
+    algo = make("iql", action_scaler=scaler)
+    add_weights(algo, dataset, hidden=(8,))
+    algo.fit(dataset, n_steps=2, n_steps_per_epoch=2, show_progress=False, logger_adapter=NoopAdapterFactory())
+    played = algo.predict(rng.normal(size=(50, 3)).astype(np.float32) * 100)
+    assert np.abs(played).max() > 1
+    assert (played >= actions.min(axis=0) - 1e-5).all()
+    assert (played <= actions.max(axis=0) + 1e-5).all()
+
+
+def test_rows_without_order_are_refused() -> None:
+    bag = from_arrays(
+        np.zeros((8, 2)), np.ones((8, 1)), np.ones(8), np.zeros(8), next_observations=np.ones((8, 2)), kind="bag"
+    )
+    with pytest.raises(BadInput, match="its rows have no order, and d3rlpy needs episodes"):
+        to_mdp_dataset(bag)
 
 
 def test_bad_input(small: MDPDataset) -> None:

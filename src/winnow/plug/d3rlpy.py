@@ -1,6 +1,8 @@
 """AW, PF and RW sampling and learned weights for stock d3rlpy: IQL, CQL and TD3+BC.
 
-    iql = d3rlpy.algos.IQLConfig().create()
+    data = winnow.open_dataset("mine.safetensors")
+    dataset = to_mdp_dataset(data)                         # with its timeouts
+    iql = d3rlpy.algos.IQLConfig(action_scaler=action_scaler(data)).create()
     weights = add_weights(iql, dataset)                    # learned weights in all of its losses
     iql.fit(resampled(dataset, "aw"), n_steps=100_000)     # and rows drawn with AW
 
@@ -10,6 +12,7 @@ take the weighted mean, with w(s,a) where the dataset's action is judged and w(s
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from d3rlpy.algos.qlearning.torch.ddpg_impl import DDPGBaseImpl
 from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
 from d3rlpy.algos.qlearning.torch.sac_impl import SACActorLoss
 from d3rlpy.algos.qlearning.torch.td3_plus_bc_impl import TD3PlusBCActorLoss, TD3PlusBCImpl
-from d3rlpy.dataset import BasicTransitionPicker, ReplayBuffer, SparseRewardTransitionPicker
+from d3rlpy.dataset import BasicTransitionPicker, MDPDataset, ReplayBuffer, SparseRewardTransitionPicker
 from d3rlpy.models.torch import (
     ContinuousEnsembleQFunctionForwarder,
     build_squashed_gaussian_distribution,
@@ -34,12 +37,47 @@ from torch import Tensor
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
+from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.methods import make_sampler
 from winnow.plug.torch import DensityWeights, Form, Weights
 from winnow.samplers import Sampler, alias_table
 
-__all__ = ["add_weights", "as_dataset", "resampled"]
+__all__ = ["action_scaler", "add_weights", "as_dataset", "resampled", "to_mdp_dataset"]
+
+
+def to_mdp_dataset(data: Dataset | str | Path) -> MDPDataset:
+    """A winnow dataset, or the file of one, as d3rlpy's, with every transition.
+
+    Every episode ends where it ends in the data: with a terminal, or with a timeout where it was cut. d3rlpy makes no
+    transition of the last step before a timeout, so the state that was reached is added as one more step. Actions and
+    rewards are as recorded; d3rlpy's policies act in [-1, 1], so give the algorithm `action_scaler(data)` as well.
+    """
+    rows_of = data if isinstance(data, Dataset) else open_dataset(data)
+    if rows_of.meta.kind == "bag":
+        raise BadInput(
+            f"{rows_of.meta.name}: its rows have no order, and d3rlpy needs episodes; record where they end, or train "
+            "with winnow"
+        )
+    rows, episodes = rows_of.rows(), rows_of.episodes
+    cut = (episodes.start + episodes.length)[~episodes.terminated]  # rows before which a state is added
+    return MDPDataset(
+        np.insert(rows.obs, cut, rows.next_obs[cut - 1], axis=0),
+        np.insert(rows.action, cut, rows.action[cut - 1], axis=0),
+        np.insert(rows.reward, cut, 0.0)[:, None],
+        np.insert(rows.terminal.astype(np.float32), cut, 0.0),
+        np.insert(np.zeros(len(rows_of), np.float32), cut, 1.0),
+        action_space=d3rlpy.ActionSpace.CONTINUOUS,
+    )
+
+
+def action_scaler(data: Dataset | str | Path) -> d3rlpy.preprocessing.MinMaxActionScaler | None:
+    """What d3rlpy's algorithms need as `action_scaler` to act within the data's bounds; None if these are [-1, 1]."""
+    rows_of = data if isinstance(data, Dataset) else open_dataset(data)
+    low, high = np.asarray(rows_of.meta.action_low), np.asarray(rows_of.meta.action_high)
+    if (low == -1).all() and (high == 1).all():
+        return None
+    return d3rlpy.preprocessing.MinMaxActionScaler(minimum=low, maximum=high)
 
 
 def as_dataset(buffer: Any) -> Dataset:
@@ -223,6 +261,12 @@ def add_weights(
     if not isinstance(algo, SUPPORTED):
         raise BadInput(
             f"{type(algo).__name__} has no weighted losses here; weights can be added to IQL, CQL, TD3PlusBC"
+        )
+    largest = float(np.abs(rows.rows().action).max())
+    if largest > 1 and algo.config.action_scaler is None:
+        raise BadInput(
+            f"actions must be in [-1, 1] where d3rlpy's policies act, got {largest:.4g}; make the algorithm with "
+            "action_scaler=winnow.plug.d3rlpy.action_scaler(data)"
         )
     if algo.impl is None:
         algo.build_with_dataset(dataset)
