@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,8 @@ import winnow
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OTHERS = {"gymnasium", "pip", "torch", "uv"}
+"""Distributions that are not ours and that a page, a message or a script may install."""
 
 
 def build(source: Path, out: Path, *targets: str) -> None:
@@ -54,7 +57,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
 
 def test_the_wheel_says_its_version_and_licence(built):
     held = contents(built[0])
-    info = f"winnow-{winnow.__version__}.dist-info"
+    info = f"winnow_rl-{winnow.__version__}.dist-info"
     assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     said = held[f"{info}/METADATA"].decode()
     for line in (f"Version: {winnow.__version__}", "License-Expression: MIT", "Requires-Python: >=3.11"):
@@ -144,3 +147,52 @@ def test_files_of_versions_name_versions_alone(name):
         (only,) = Requirement(line).specifier
         assert only.operator == "=="
         assert line == f"{Requirement(line).name}=={only.version}"
+
+
+# ------------------------------------------------------------------------------------- how it is installed
+
+
+OPTION = r"--python +\S+|-r +\S+|-(?!r\b|-python\b)\S+"
+INSTALLS = re.compile(rf"\bpip install(?: +(?:{OPTION}))* +(?:'([^'\n]+)'|([^\s`'\"(),;-][^\s`'\"(),;]*))")
+"""`pip install`, its options, and the first thing that it installs."""
+
+
+def installed_by(text: str) -> list[str]:
+    """What a text says to install; `'winnow[…]'` also where it stands alone."""
+    return [one for pair in INSTALLS.findall(text) for one in pair if one] + re.findall(r"'(winnow\[[\w,]+\])'", text)
+
+
+def is_allowed(what: str) -> bool:
+    """`.`, `'.[torch]'`, `winnow-rl` with or without extras and an address, or one of the others that are meant."""
+    name = re.match(r"[\w.-]*", what)
+    return name is not None and name[0] in {".", PROJECT["name"], *OTHERS}
+
+
+def texts_that_install() -> list[Path]:
+    """Pages, sources, examples, scripts and the Makefile: everything that a reader may copy a line from."""
+    folders = ("src", "docs", "examples", "tools", "benchmarks", "experiments")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh")]
+    return [*ROOT.glob("*.md"), ROOT / "Makefile", *found]
+
+
+def test_nothing_says_to_install_a_distribution_that_is_not_ours():
+    """PyPI's `winnow` is another project."""
+    said = [(path, one) for path in texts_that_install() for one in installed_by(path.read_text("utf-8"))]
+    assert len(said) > 10
+    assert not [(path.name, one) for path, one in said if not is_allowed(one)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["pip install winnow", "`pip install winnow`", "pip install -q --python x 'winnow[torch]'", "'winnow[torch]' too"],
+)
+def test_another_project_of_our_name_is_refused(line):
+    assert not all(map(is_allowed, installed_by(line)))
+
+
+@pytest.mark.parametrize(
+    "line", ["pip install .", "pip install '.[torch]' in a copy", "pip install 'winnow-rl[torch] @ git+https://a/b'"]
+)
+def test_ours_is_not(line):
+    assert installed_by(line)
+    assert all(map(is_allowed, installed_by(line)))

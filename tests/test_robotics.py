@@ -12,7 +12,7 @@ import pytest
 
 from winnow import envs
 from winnow.envs.workers import Workers
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 
 # What D4RL's files and environments have: numbers in an observation and in an action, the time limit.
 SIZES = {
@@ -253,10 +253,10 @@ def printed(code: str) -> str:
 def test_a_missing_extra_is_told() -> None:
     without = "import sys; sys.modules['gymnasium_robotics'] = None; from winnow import envs; "
     needed = printed(without + "envs.make('pen')")
-    assert "BadInput: pen: needs gymnasium-robotics; pip install 'winnow[robotics]'" in needed
+    assert f"BadInput: pen: needs gymnasium-robotics; {install_hint('robotics')}" in needed
     unknown = printed(without + "envs.lookup('AntMaze_UMaze-v4')")
     assert "BadInput: there is no environment 'AntMaze_UMaze-v4'" in unknown
-    assert "pip install 'winnow[robotics]'" in unknown
+    assert install_hint("robotics") in unknown
 
 
 def test_making_one_prints_nothing() -> None:

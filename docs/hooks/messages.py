@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from winnow.errors import install_hint
+
 SOURCE = Path(__file__).parent.parent.parent / "src" / "winnow"
 
 
@@ -83,6 +85,10 @@ def template(node: ast.expr) -> str:
             return text
         case ast.BinOp(left=left, right=right):
             return template(left) + template(right)
+        case ast.FormattedValue(
+            value=ast.Call(func=ast.Name(id="install_hint"), args=[ast.Constant(value=str(extra))])
+        ):
+            return install_hint(extra)
         case ast.FormattedValue(value=value):
             return _placeholder(value)
     return _placeholder(node)

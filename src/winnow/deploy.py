@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from winnow import __version__
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 from winnow.system.files import replacing, write_tensors
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
         import onnx
         from onnx import TensorProto, helper, numpy_helper
     except ImportError as error:
-        raise BadInput("an ONNX file needs the onnx package: pip install 'winnow[onnx]'") from error
+        raise BadInput(f"an ONNX file needs the onnx package: {install_hint('onnx')}") from error
     found = network(policy)
     arrays = {name: getattr(found, name) for name in ("shift", "scale", "action_centre", "action_half")}
     nodes = [helper.make_node("Sub", ["observation", "shift"], ["moved"])]
@@ -159,7 +159,7 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
     try:
         import torch
     except ImportError as error:
-        raise BadInput("a PyTorch program needs PyTorch: pip install 'winnow[torch]'") from error
+        raise BadInput(f"a PyTorch program needs PyTorch: {install_hint('torch')}") from error
     found = network(policy)
 
     class Module(torch.nn.Module):

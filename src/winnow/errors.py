@@ -11,6 +11,11 @@ class BadInput(ValueError):
     """
 
 
+def install_hint(extra: str) -> str:
+    """How to install an extra: from the repository, until the distribution `winnow-rl` is on PyPI."""
+    return f"pip install '.[{extra}]' in a copy of winnow's repository"
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether a device or the machine had no memory left. A kernel that wants more of the memory that a GPU's cores
     share than there is, on any such GPU, is another matter."""

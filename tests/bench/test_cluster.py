@@ -22,7 +22,7 @@ from winnow.bench import run_local
 from winnow.bench.plan import packs
 from winnow.bench.results import file_of, load
 from winnow.cli import main
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 
 library = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -241,4 +241,4 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "winnow.system.ray")
     monkeypatch.delattr(winnow.bench, "run_ray")
     assert main([*words(tmp_path), "--on", "ray"]) == 2
-    assert "pip install 'winnow[ray]'" in capsys.readouterr().err
+    assert install_hint("ray") in capsys.readouterr().err

@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 
 import winnow
 from winnow import BadInput
+from winnow.errors import install_hint
 from winnow.plug.torch import DensityWeights, Form, RowSampler, expect, probabilities
 from winnow.samplers import AW, PF, RW, Continued
 from winnow.system import checkpoint
@@ -269,7 +270,7 @@ def test_without_the_extra_the_error_names_the_line_to_install_it() -> None:
         words = [sys.executable, "-c", f"{code}import winnow.plug.{module}"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert f"pip install 'winnow[{extra}]'" in done.stderr.splitlines()[-1]
+        assert install_hint(extra) in done.stderr.splitlines()[-1]
 
 
 def test_expect_is_the_mean_for_uniform_weights_and_never_an_outer_product() -> None:

@@ -24,8 +24,8 @@ def export(
 
     Args:
         run: A finished run: a file that `winnow train` wrote.
-        onnx: A graph for ONNX Runtime and others, .onnx (needs winnow[onnx]).
-        torch: A program for torch.export.load, .pt2 (needs winnow[torch]).
+        onnx: A graph for ONNX Runtime and others, .onnx (needs the extra onnx).
+        torch: A program for torch.export.load, .pt2 (needs the extra torch).
         safetensors: Plain arrays and the formula that uses them, .safetensors.
     """
     from rich.console import Console

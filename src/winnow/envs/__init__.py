@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 from winnow.system.progress import say
 
 
@@ -98,7 +98,7 @@ def lookup(name: str) -> Environment:
 
         near = difflib.get_close_matches(name, [*TABLE, *gymnasium.registry], n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TABLE)}."
-        more = "" if importlib.util.find_spec("gymnasium_robotics") else ", pip install 'winnow[robotics]' adds robots"
+        more = "" if importlib.util.find_spec("gymnasium_robotics") else f", {install_hint('robotics')} adds robots"
         raise BadInput(f"there is no environment {name!r}; {hint} winnow.envs.register adds your own{more}")
     return found
 
@@ -152,7 +152,7 @@ def _is_robotics(entry: Environment) -> bool:
 
 
 def _no_robotics(entry: Environment) -> BadInput:
-    return BadInput(f"{entry.name}: needs gymnasium-robotics; pip install 'winnow[robotics]'")
+    return BadInput(f"{entry.name}: needs gymnasium-robotics; {install_hint('robotics')}")
 
 
 @contextlib.contextmanager

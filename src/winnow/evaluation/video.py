@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from winnow import envs
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 from winnow.evaluation import Candidate, candidates, place
 from winnow.system import processes
 from winnow.system.files import replacing
@@ -33,7 +33,7 @@ def film(run: Path, video: Path, environment: str | None = None, seed: int | Non
     if video.suffix not in (".gif", ".mp4"):
         raise BadInput(f"{video}: a film is written as .gif or .mp4; choose one of these endings")
     if video.suffix == ".mp4" and not importlib.util.find_spec("imageio_ffmpeg"):
-        raise BadInput(f"{video}: .mp4 needs an encoder; pip install 'winnow[video]', or choose a name ending in .gif")
+        raise BadInput(f"{video}: .mp4 needs an encoder; {install_hint('video')}, or choose a name ending in .gif")
     one = next((one for one in candidates(run) if isinstance(one, Candidate)), None)
     if one is None:
         raise BadInput(f"{run}: has no policy to film; its training failed")

@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from winnow.errors import BadInput, install_hint
+
 try:
     import d3rlpy
 except ImportError as error:
-    raise ImportError("winnow.plug.d3rlpy needs d3rlpy installed: pip install 'winnow[d3rlpy]'") from error
+    raise ImportError(f"winnow.plug.d3rlpy needs d3rlpy installed: {install_hint('d3rlpy')}") from error
 import torch
 from d3rlpy.algos.qlearning.torch.cql_impl import CQLImpl
 from d3rlpy.algos.qlearning.torch.ddpg_impl import DDPGBaseImpl
@@ -38,7 +40,6 @@ from torch import Tensor
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
-from winnow.errors import BadInput
 from winnow.methods import make_sampler
 from winnow.plug.torch import DensityWeights, Form, Weights
 from winnow.samplers import Sampler, alias_table

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
+from winnow.errors import BadInput, install_hint
+
 try:
     import torch
 except ImportError as error:
-    raise ImportError("winnow.plug.torch needs PyTorch installed: pip install 'winnow[torch]'") from error
+    raise ImportError(f"winnow.plug.torch needs PyTorch installed: {install_hint('torch')}") from error
 from torch import Tensor, nn
 
-from winnow.errors import BadInput
 from winnow.nets import Initialisation
 from winnow.plug import losses
 from winnow.plug.columns import Data, as_dataset, probabilities

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 from winnow.system.files import parse_json, replacing
 
 Line = dict[str, Any]
@@ -50,7 +50,7 @@ class TensorBoard:
         try:
             from tensorboard.summary import Writer
         except ImportError as error:
-            raise BadInput("logging to TensorBoard needs it installed: pip install 'winnow[tensorboard]'") from error
+            raise BadInput(f"logging to TensorBoard needs it installed: {install_hint('tensorboard')}") from error
         self._make: Callable[[str], Any] = lambda run: Writer(str(folder / "tensorboard" / run))
         self._writers: dict[str, Any] = {}
 
@@ -75,7 +75,7 @@ class WeightsAndBiases:
         try:
             import wandb
         except ImportError as error:
-            raise BadInput("logging to Weights & Biases needs it installed: pip install 'winnow[wandb]'") from error
+            raise BadInput(f"logging to Weights & Biases needs it installed: {install_hint('wandb')}") from error
         self._wandb, self._folder = wandb, folder
         self._runs: dict[str, Any] = {}
 

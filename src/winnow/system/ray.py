@@ -8,14 +8,14 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from winnow.errors import BadInput
+from winnow.errors import BadInput, install_hint
 
 try:
     import ray
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
-    raise BadInput("a cluster needs Ray installed: pip install 'winnow[ray]'") from error
+    raise BadInput(f"a cluster needs Ray installed: {install_hint('ray')}") from error
 
 __all__ = ["RETRIES", "NodeAffinitySchedulingStrategy", "RayError", "RayTaskError", "connected", "ray"]
 
