@@ -38,7 +38,7 @@ def follow(
             script += f"{sys.executable} block{number}.py\n"
     tools = folder / "bin"
     tools.mkdir()
-    (tools / "winnow").write_text(f'#!/bin/sh\nexec {sys.executable} -m winnow.cli "$@"\n')
+    (tools / "winnow").write_text(f'#!/bin/sh\nexec {sys.executable} -m winnow "$@"\n')
     (tools / "winnow").chmod(0o755)
     place = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "WINNOW_DATA": str(folder / "data")}
     done = subprocess.run(

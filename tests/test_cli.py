@@ -27,6 +27,15 @@ def test_importing_winnow_and_asking_for_help_import_nothing_heavy():
         assert f"'{name}'" not in out
 
 
+def test_python_runs_the_package():
+    words = [sys.executable, "-m", "winnow"]
+    said = subprocess.run([*words, "--version"], check=True, capture_output=True, text=True).stdout
+    assert said == f"winnow {winnow.__version__}\n"
+    wrong = subprocess.run([*words, "trian"], check=False, capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("winnow: there is no command 'trian'")
+
+
 def test_every_command_is_in_the_overview(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out

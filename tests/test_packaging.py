@@ -11,9 +11,11 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import lock
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -117,6 +119,22 @@ def test_the_wheel_works_where_there_is_no_repository(built, tmp_path):
 
 def test_the_versions_agree():
     assert PROJECT["version"] == winnow.__version__
+    assert citation()["version"] == winnow.__version__
+
+
+def citation() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+
+
+def test_the_citation_says_what_the_package_does_and_names_the_paper():
+    said = citation()
+    assert said.keys() >= {"cff-version", "message", "title", "authors"}, "the Citation File Format needs these"
+    assert said["cff-version"] == "1.2.0"
+    assert said["license"] == PROJECT["license"]
+    assert said["authors"] == PROJECT["authors"]
+    assert (said["abstract"], said["keywords"]) == (PROJECT["description"], PROJECT["keywords"])
+    (paper,) = said["references"]
+    assert paper["title"].startswith("Beyond Uniform Sampling")
 
 
 def extras_of(path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import html
 import importlib.util
@@ -172,6 +173,30 @@ def test_lines_that_a_page_explains_are_the_code_s_own(page: Path) -> None:
     files = {Path(inspect.getfile(hook("source").named(name))) for name in names}
     code = [" ".join(file.read_text(encoding="utf-8").split()) for file in files]
     assert not [line for line in lines if not any(line in one for one in code)]
+
+
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|DISPLAY|PYTHONPATH")
+
+
+def environment_variables() -> set[str]:
+    """Names of variables that the source reads or sets: by `os.environ`, by keywords and by keys of dictionaries."""
+    found: set[str] = set()
+    for file in (ROOT / "src" / "winnow").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            parts: list[Any] = []
+            if "environ" in ast.unparse(node) and isinstance(node, ast.Compare | ast.Subscript | ast.Call):
+                parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Constant)]
+            elif isinstance(node, ast.Dict):
+                parts = [key for key in node.keys if isinstance(key, ast.Constant)]
+            names = [part.value for part in parts] + ([node.arg] if isinstance(node, ast.keyword) else [])
+            found |= {name for name in names if isinstance(name, str) and VARIABLE.fullmatch(name)}
+    return found
+
+
+def test_the_table_of_variables_is_whole() -> None:
+    page = (DOCS / "environment.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall("`(.*?)`", cell)} == environment_variables()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -40,6 +40,7 @@ COMMANDS = {
     "fourrooms": Command("fourrooms", "fourrooms", "which weights join pieces of episodes, where the answer is known"),
     "export": Command("export", "export", "write a policy to deploy: ONNX, PyTorch or plain arrays, without winnow"),
     "demo": Command("demo", "demo", "uniform, AW and DW side by side on a small imbalanced problem"),
+    "completion": Command("completion", "completion", "a script with which bash completes commands and options"),
 }
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO}
