@@ -9,7 +9,7 @@ import textwrap
 from typing import Any
 
 from settings import cell
-from source import attribute_docs, named
+from source import EXAMPLES, attribute_docs, named
 
 PROPERTIES = (property, functools.cached_property)
 WIDTH = 76
@@ -34,11 +34,14 @@ def entry(module: str, name: str) -> str:
 
 
 def prose(text: str | None) -> str:
-    """A docstring as Markdown: equations and indented lines as code, `name: what` lines as a list."""
+    """A docstring as Markdown: equations, examples and indented lines as code, `name: what` lines as a list."""
     out = []
     for part in re.split(r"\n\s*\n", (text or "").strip("\n")):
         lines = part.splitlines()
-        if all(line.startswith("    ") for line in lines):
+        if lines[:1] == [EXAMPLES]:
+            code = textwrap.dedent("\n".join(lines[1:]))
+            out.append(f"```python\n{code}\n```")
+        elif all(line.startswith("    ") for line in lines):
             out.append(part)
         elif _is_equation(part):
             out.append(textwrap.indent(part, "    "))

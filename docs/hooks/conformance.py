@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from source import ROOT
+from source import EXAMPLES, ROOT
 
 CONFORMANCE = ROOT / "results" / "conformance"
 ALGORITHMS = ("iql", "cql", "td3bc")
@@ -36,7 +36,8 @@ def deviations(_: str) -> str:
         said = inspect.getdoc(kind) or ""
         if "Deviates in this:" in said:
             page = f"{'algorithms' if name in algorithms.ALGORITHMS else 'weighters'}/{name}.md"
-            parts.append(f"### [{name}]({page})\n\n{said[said.index('Follows ') :]}")
+            follows = said[said.index("Follows ") :].partition(f"\n\n{EXAMPLES}\n")[0]
+            parts.append(f"### [{name}]({page})\n\n{follows}")
     return "\n\n".join(parts)
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = "Examples:"
+"""Begins the last part of a docstring, which the tests run."""
 
 
 def named(path: str) -> Any:

@@ -100,6 +100,10 @@ def iqm(scores: Scores) -> Number:
 
     It equals `scipy.stats.trim_mean(all scores, 0.25)`. It counts runs, so where seeds are missing a dataset with
     fewer counts for less; `mean` and `median` count datasets.
+
+    Examples:
+        >>> float(iqm({"hopper": [70, 80, 90], "ant": [0, 50, 60]}))
+        65.0
     """
     score = np.sort(pool(scores).score, axis=-1)
     cut = score.shape[-1] // 4
@@ -107,17 +111,32 @@ def iqm(scores: Scores) -> Number:
 
 
 def mean(scores: Scores) -> Number:
-    """The mean over datasets of the mean over seeds."""
+    """The mean over datasets of the mean over seeds.
+
+    Examples:
+        >>> float(mean({"hopper": [70, 80, 90], "ant": [40, 60]}))
+        65.0
+    """
     return pool(scores).dataset_means.mean(axis=-1)
 
 
 def median(scores: Scores) -> Number:
-    """The median over datasets of the mean over seeds (as in rliable; not the median of all runs)."""
+    """The median over datasets of the mean over seeds (as in rliable; not the median of all runs).
+
+    Examples:
+        >>> float(median({"hopper": [70, 80, 90], "ant": [40, 60], "walker2d": [10]}))
+        50.0
+    """
     return np.median(pool(scores).dataset_means, axis=-1)
 
 
 def optimality_gap(scores: Scores, target: float = 100.0) -> Number:
-    """How far runs fall short of a target: target − mean over runs of min(score, target). Lower is better."""
+    """How far runs fall short of a target: target − mean over runs of min(score, target). Lower is better.
+
+    Examples:
+        >>> float(optimality_gap({"hopper": [70, 80, 120], "ant": [50, 80, 100]}))
+        20.0
+    """
     return target - np.minimum(pool(scores).score, target).mean(axis=-1)
 
 
@@ -125,6 +144,10 @@ def probability_of_improvement(a: Scores, b: Scores) -> Number:
     """How likely a run of method a beats one of method b: the mean over datasets of P(a > b) + ½ P(a = b).
 
     P is over all pairs of a run of a with one of b on a dataset: Mann and Whitney's U over the number of pairs.
+
+    Examples:
+        >>> round(float(probability_of_improvement({"hopper": [70, 80, 90]}, {"hopper": [60, 70, 80]})), 2)
+        0.78
     """
     return _improvement(*_matched(a, b))
 
@@ -162,6 +185,10 @@ def interval(
 
     A statistic with a setting is given as `partial(optimality_gap, target=50)`. Your own is any function from `Pooled`
     to one number for each of the axes in front of the last.
+
+    Examples:
+        >>> interval({"hopper": [70, 80, 90], "ant": [40, 50, 60]})[:3]  # value, low, high
+        (65.0, 57.5, 72.5)
     """
     pooled = pool(scores)
     low, high = _bootstrap((pooled,), statistic, level, resamples, seed)
@@ -172,7 +199,12 @@ def interval(
 def performance_profile(
     scores: Scores, thresholds: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Profile:
-    """The share of runs whose score is above τ, for each τ of ascending thresholds, with pointwise intervals."""
+    """The share of runs whose score is above τ, for each τ of ascending thresholds, with pointwise intervals.
+
+    Examples:
+        >>> performance_profile({"hopper": [70, 80, 90], "ant": [40, 50, 60]}, [45, 75]).share.round(2).tolist()
+        [0.83, 0.33]
+    """
     tau = np.asarray(thresholds)
     if tau.ndim != 1 or tau.dtype.kind not in "iuf" or not len(tau) or not (tau >= np.append(tau[:1], tau[:-1])).all():
         raise BadInput("thresholds: give a list of numbers in ascending order, say np.linspace(0, 100, 101)")
@@ -202,6 +234,11 @@ def compare(
 
     The second is over datasets: on how many a's mean is higher, within `tie` of b's, or lower, and Wilcoxon's
     signed-rank test of whether the differences lie evenly about zero.
+
+    Examples:
+        >>> a, b = {"hopper": [70, 80, 90], "ant": [40, 50, 60]}, {"hopper": [60, 70, 80], "ant": [45, 50, 55]}
+        >>> compare(a, b).iqm.value
+        6.25
     """
     one, two = _matched(a, b)
     if not tie >= 0:

@@ -23,7 +23,14 @@ class Sampler(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
-    """Every row as often as every other."""
+    """Every row as often as every other.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> Uniform().probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.33, 0.33, 0.33]
+    """
 
     def probabilities(self, dataset: Dataset) -> np.ndarray:
         return np.full(len(dataset), 1 / len(dataset))
@@ -41,6 +48,12 @@ class AW:
     - Rows are drawn as training goes; the authors draw all of a run's rows first, and from these again.
     - G is of raw rewards; their IQL takes AntMaze's rewards less 1.
     - G has the reward of a timeout's last row, which their readers drop.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> AW(temperature=1.0).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.19, 0.31, 0.51]
     """
 
     temperature: float = 0.1
@@ -56,7 +69,14 @@ class AW:
 
 @dataclasses.dataclass(frozen=True)
 class RW:
-    """Return weighting: as AW with the return itself in place of the advantage."""
+    """Return weighting: as AW with the return itself in place of the advantage.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> RW(temperature=1.0).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.19, 0.31, 0.51]
+    """
 
     temperature: float = 0.1
     """η: the lower, the more the best episodes are drawn."""
@@ -72,6 +92,12 @@ class PF:
 
     Follows the authors' code (Improbable-AI/dw-offline-rl). Deviates in this: at least one episode is kept, and of
     episodes with equal returns the earlier ones are.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> PF(share=0.7).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.0, 0.5, 0.5]
     """
 
     share: float = 0.1
@@ -93,6 +119,12 @@ class ReD:
     """Return-based data rebalancing: rows in proportion to their episode's return (Yue et al., 2022, arXiv:2210.09241).
 
     p ∝ (G − min G) / (max G − min G) + base. ODPR-R (Yue et al., 2023, arXiv:2306.05412) draws by the same numbers.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> ReD(base=0.2).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.1, 0.33, 0.57]
     """
 
     base: float = 0.0
@@ -114,6 +146,12 @@ class ODPRA:
     A = r + γ V(s') − V(s); and again, `iterations` times. p is the mean of the priorities over `fits`, stretched to a
     standard deviation and not below a least value. It needs no episodes. The authors fit networks of 256×256 three
     times with 1,000,000 updates an iteration: give `hidden`, `fits` and `steps` for that.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> ODPRA(iterations=1, steps=10).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.02, 0.22, 0.76]
     """
 
     iterations: int = 5
@@ -148,6 +186,12 @@ class Continued:
     For pieces of episodes and for logs cut at some length, whose own returns say more of their length than of their
     worth. p ∝ 1 / (1 + exp((level − G)/η)) with G scaled to [0, 1]: all that are well above the level are drawn alike,
     so that a good episode's start, which promises less than its middle, is not left out.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> Continued(rounds=1, steps=10).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.0, 0.33, 0.67]
     """
 
     level: float = 0.5
@@ -192,6 +236,12 @@ class Followed(Continued):
     them, or that end where nearly all is.
 
     So all that a good policy does is drawn, its slow starts and its falls among it, and values learn of these.
+
+    Examples:
+        >>> from winnow import from_arrays
+        >>> data = from_arrays([[0.0]] * 3, [[0.0]] * 3, [1.0, 5.0, 9.0], terminals=[1] * 3, timeouts=[0] * 3)
+        >>> Followed(rounds=1, steps=10).probabilities(data).round(2).tolist()  # three episodes of one row each
+        [0.0, 0.33, 0.67]
     """
 
     passes: int = 5
@@ -212,7 +262,14 @@ class Followed(Continued):
 @dataclasses.dataclass(frozen=True)
 class Source:
     """The rows of one source alone. It reads labels that data of one's own hardly ever have: the mark to reach, not a
-    method."""
+    method.
+
+    Examples:
+        >>> from winnow import toy
+        >>> data = toy.imbalanced(1_000, share=0.1)  # of random's rows and expert's
+        >>> bool((data.source[Source().probabilities(data) > 0] == data.meta.sources.index("expert")).all())
+        True
+    """
 
     label: str = ""
     """Which source; empty for the one whose episodes return most on average."""

@@ -16,6 +16,13 @@ class Decoupled:
 
     So the policy learns from rows as they are drawn, and values from rows as they lie in the dataset. The authors draw
     a second, uniform batch for values; this weighs the one batch instead. A row that is never drawn stays unseen.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=Decoupled(), steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of the policy's batch; 0.1 of the rows are good
+        0.1
     """
 
     reads_frequency: ClassVar[bool] = True

@@ -36,6 +36,14 @@ class Density:
       stored episode, their TD3+BC an observation of zeros.
     - A timeout's last row is kept with its recorded s'; their readers drop it.
     - With CQL ψ reads the data's actions as they are; theirs reads them clipped to ±0.999.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> weighter = Density(hidden=(32,), lambda_k=0.2, lambda_f=0.1, learning_rate=1e-2)
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=weighter, steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of a batch's weight; 0.1 of the rows are good
+        0.3
     """
 
     form: Literal["paper", "code", "code-td3bc"] = "code"

@@ -34,6 +34,13 @@ class Dual:
 
     ν reads standardised observations and begins as `he` with a last layer of 1e-3: w then begins as exp(r̃/λ), whatever
     the observations' scale.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=Dual(hidden=(32,)), steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of a batch's weight; 0.1 of the rows are good
+        0.6
     """
 
     control: Literal["budget", "temperature"] = "budget"

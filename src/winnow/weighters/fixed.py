@@ -18,7 +18,16 @@ from winnow.weighters.diagnostics import diagnose
 
 @plugin
 class Fixed:
-    """w(row) from what `winnow weights` wrote, or any .npy, Parquet or Minari dataset with one weight a row."""
+    """w(row) from what `winnow weights` wrote, or any .npy, Parquet or Minari dataset with one weight a row.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> np.save("mine.npy", np.where(data.source == 1, 9.0, 1.0))
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=Fixed("mine.npy"), steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of a batch's weight; 0.1 of the rows are good
+        0.5
+    """
 
     path: str = ""
     """A .npy file with one number ≥ 0 a row (or with a field `weight`), a Parquet file with a column `weight`, or a

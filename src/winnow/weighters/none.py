@@ -10,7 +10,15 @@ from winnow.weighters.diagnostics import diagnose
 
 @plugin
 class NoWeights:
-    """w = 1 for every row."""
+    """w = 1 for every row.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=NoWeights(), steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of a batch's weight; 0.1 of the rows are good
+        0.1
+    """
 
     def init(self, key: Array, spec: Spec) -> tuple[()]:
         return ()

@@ -51,6 +51,14 @@ class OptiDICE:
     - ν is 0 after a terminal; there a terminal leads to an absorbing state with a ν of its own.
     - ν begins as `he` with a small last layer, so that w begins even; there Glorot uniform, the last layer in ±0.003.
     - Learning rate 1e-4 and batches of 256, as with DW; there 3e-4 and 512, and 500,000 updates before the policy's.
+
+    Examples:
+        >>> from winnow import BC, toy, train
+        >>> data = toy.imbalanced(2_000, share=0.1)
+        >>> weighter = OptiDICE(hidden=(32,), divergence="kl", alpha=0.1)
+        >>> (run,) = train(data, BC(hidden=(8,)), "uniform", weighter=weighter, steps=300, progress=False)
+        >>> round(run.weights().share(data.source == 1), 1)  # of a batch's weight; 0.1 of the rows are good
+        0.2
     """
 
     divergence: Literal["kl", "soft-chi2"] = "soft-chi2"
