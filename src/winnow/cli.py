@@ -35,6 +35,7 @@ COMMANDS = {
     "collect train": Command("collect", "train", "train behaviour policies online with SAC", parses=True),
     "bench run": Command("bench", "run", "train and play a grid of datasets, algorithms, methods and seeds in packs"),
     "bench list": Command("bench", "list_", "the suites and studies there are, what each asks and how many runs it is"),
+    "bench pack": Command("bench", "pack", "put a grid's thousands of result files into one compressed file"),
     "report": Command("report", "report", "what a folder of results says: a page with figures, or tables"),
     "weights": Command("weights", "weights", "write the learned weight of every row, and a picture of them"),
     "fourrooms": Command("fourrooms", "fourrooms", "which weights join pieces of episodes, where the answer is known"),

@@ -2,16 +2,19 @@
 
 DIR/results/ID.json    a run: its settings, where it was computed, raw returns, metrics, and a checksum of all that
 DIR/set-aside/         files in results/ that were none: damaged, foreign, or of another format
+DIR.jsonl.gz           finished runs in one file, a line each (`winnow.bench.packed` writes it)
 
 A file's name is the hash of the settings in it. So results of many machines are merged by copying, and a run is done if
-and only if its file is there. Nothing here knows how a run is trained.
+and only if its file or its line is there. Nothing here knows how a run is trained.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,10 @@ from winnow.system.files import parse_json, write_text
 FORMAT = "winnow-result-1"
 POINTS = 20
 """Points of each metric's curve that are kept."""
+PACKED = ".jsonl.gz"
+"""How the name of a packed file ends."""
+LONGEST_LINE_BYTES = 2**26
+"""No result is nearly as long: a small file can unpack to more than there is memory."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,14 @@ def file_of(folder: Path, identity: str) -> Path:
     return folder / "results" / f"{identity}.json"
 
 
+def packed_of(folder: Path) -> Path:
+    """The packed file of a folder. It may be given in the folder's place."""
+    if folder.name.endswith(PACKED):
+        return folder
+    folder = folder if folder.name not in ("", "..") else folder.resolve()
+    return folder.parent / f"{folder.name}{PACKED}"
+
+
 def _sum(said: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(said).encode()).hexdigest()
 
@@ -86,25 +101,56 @@ def _sum(said: dict[str, Any]) -> str:
 def load(path: Path) -> Result:
     """The result in a file; an error if it is not whole, not ours, or not what its name says."""
     try:
-        said = parse_json(path.read_bytes())
+        text = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
+    result = _parse(text, str(path))
+    if result.id != path.stem:
+        raise BadInput(f"{path}: is the result of other settings than its name says")
+    return result
+
+
+def _parse(text: bytes, where: str) -> Result:
+    """The result in a file or in a line."""
+    try:
+        said = parse_json(text)
     except ValueError as error:
-        raise BadInput(f"{path}: is damaged or cut short ({error})") from error
+        raise BadInput(f"{where}: is damaged or cut short ({error})") from error
     if not isinstance(said, dict) or said.pop("format", None) != FORMAT:
-        raise BadInput(f"{path}: is no result that this version of winnow wrote")
+        raise BadInput(f"{where}: is no result that this version of winnow wrote")
     try:
         if said.pop("sha256", None) != _sum({"format": FORMAT} | said):
-            raise BadInput(f"{path}: is damaged (its checksum is wrong)")
+            raise BadInput(f"{where}: is damaged (its checksum is wrong)")
         result = Result(**said)
         _check(said)
     except (TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"{path}: is no whole result ({error})") from error
-    if result.id != path.stem or result.id != digest(result.config):
-        raise BadInput(f"{path}: is the result of other settings than its name says")
+        raise BadInput(f"{where}: is no whole result ({error})") from error
+    if result.id != digest(result.config):
+        raise BadInput(f"{where}: is the result of other settings than its id says")
     return result
+
+
+def read_packed(path: Path) -> Iterator[tuple[Result, bytes]]:
+    """The results in a packed file, each with its line; an error at the first that is not whole."""
+    number = 0
+    try:
+        with gzip.open(path) as file:
+            while line := file.readline(LONGEST_LINE_BYTES):
+                number += 1
+                yield _parse(line, f"{path}, line {number}"), line
+    except BadInput as error:
+        raise BadInput(f"{error}; copy the packed file again, or remove the line") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(
+            f"{path}: must be a whole gzip file, got one that is damaged or cut short after line {number} ({error}); "
+            "copy it again"
+        ) from error
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
+    if not number:
+        raise BadInput(f"{path}: must hold a result in each line, got an empty file; copy it again")
 
 
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -130,14 +176,28 @@ def _check(said: dict[str, Any]) -> None:
 
 
 def collect(folder: Path, say: Callable[[str], None], *, move: bool = True) -> Iterator[Result]:
-    """All good results of a folder. A line names each file that is none, and it is moved to DIR/set-aside."""
-    for path in sorted((folder / "results").glob("*")):
-        if path.name.startswith("."):
-            continue  # is being written
+    """All good results of a folder and of its packed file; where both have a run, the folder's.
+
+    A line names each file of the folder that is none, and it is moved to DIR/set-aside. A packed file must be whole.
+    """
+    known: set[str] = set()
+    for path in loose_files(folder):
         try:
-            yield load(path)
+            result = load(path)
         except BadInput as error:
             say(f"{error}; {set_aside(path, folder) if move else 'it does not count'}")
+        else:
+            known.add(result.id)
+            yield result
+    for result, _ in read_packed(packed) if (packed := packed_of(folder)).exists() else ():
+        if result.id not in known:
+            known.add(result.id)
+            yield result
+
+
+def loose_files(folder: Path) -> list[Path]:
+    """What should be results in a folder, without files that are being written."""
+    return sorted(path for path in (folder / "results").glob("*") if not path.name.startswith("."))
 
 
 def set_aside(path: Path, folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Running a grid on this machine: packs one after another on each of its devices, results as they are finished.
 
-DIR/results/ID.json    finished runs (see `winnow.bench.results`)
+DIR/results/ID.json    finished runs; those in DIR.jsonl.gz are finished too (see `winnow.bench.results`)
 DIR/work/HASH/         a pack that is not finished: checkpoints, metrics, policies that are still to be played
 DIR/locks/             who is at work here
 
@@ -164,7 +164,7 @@ def claimed(
     packs: Sequence[Sequence[Planned]], folder: Path, shard: tuple[int, int], retry_failed: bool
 ) -> Iterator[Todo]:
     """What is missing of these packs, for this process alone; what earlier ones have left behind is tidied up."""
-    with _alone(folder, *shard):
+    with alone(folder, *shard):
         if shard[1] == 1:
             sweep(folder / "results")
         done = finished(folder, retry_failed=retry_failed)
@@ -173,7 +173,7 @@ def claimed(
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, number: int, count: int) -> Iterator[None]:
+def alone(folder: Path, number: int, count: int) -> Iterator[None]:
     """Keep out processes that would do the same: the same part of the grid, or parts of another number."""
     locks = folder / "locks"
     with locked(locks / f"{number}-of-{count}.lock"):

@@ -1,5 +1,5 @@
 """`winnow bench run`: a grid of datasets, algorithms, methods and seeds, trained in packs and played, or a study.
-`winnow bench list`: which suites and studies there are."""
+`winnow bench list`: which suites and studies there are. `winnow bench pack`: a grid's results in one file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def run(
     """Train and play every dataset of a suite with every algorithm, method and seed, as few programs as possible.
 
     Each finished run is a small file in OUT/results. A second call does only what is missing, so a grid may be
-    interrupted at any time, and results of several machines are merged by copying them into one folder.
+    interrupted at any time, and results of several machines are merged by copying them into one folder. Runs that
+    `winnow bench pack` has put into OUT.jsonl.gz are finished too.
 
     Args:
         suite: mixed, diverse, small, d4rl-mujoco, d4rl-antmaze, d4rl-kitchen, d4rl-adroit, paper (all 113), or names
@@ -87,8 +88,11 @@ def run(
     """
     command = typed(locals())
     from winnow.bench import plan, run_local, study_list, suites
+    from winnow.bench.results import PACKED
 
     number, count = _part(shard)
+    if out.name.endswith(PACKED):
+        raise BadInput(f"--out must be a folder, got {out}, which names a packed file; leave out {PACKED}")
     if evaluation.keep:
         raise BadInput("--evaluation.keep: a grid keeps results, not policies; `winnow train` keeps both")
     if largest_pack is not None and largest_pack < 1:
@@ -262,6 +266,24 @@ def summarise(results: Sequence[Result], before: int, out: Path) -> None:
     if len(failed) > 10:
         print(f"… and {len(failed) - 10} more failed")
     print(f"{len(results):,} runs are done and {before:,} were done before; their results are in {out / 'results'}")
+
+
+def pack(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /, *, keep: bool = False) -> None:
+    """Put the results of a grid into one compressed file, DIR.jsonl.gz, and remove the files that it holds.
+
+    `winnow report DIR` and `winnow bench run --out DIR` read it as they read the folder. What DIR.jsonl.gz held before
+    stays in it, but for runs that the folder has again. It is written whole or not at all, and read back before
+    anything is removed. A line is a result as JSON: `zcat DIR.jsonl.gz` shows them.
+
+    Args:
+        folder: The folder that `winnow bench run --out` has written to.
+        keep: Leave the result files where they are.
+    """
+    from winnow.bench import packed
+    from winnow.bench.results import packed_of
+
+    count, path = packed.pack(folder, keep=keep), packed_of(folder)
+    print(f"{path} holds {count:,} runs ({path.stat().st_size / 1e6:.2f} MB)")
 
 
 def list_() -> None:

@@ -28,7 +28,7 @@ def report(
     own.
 
     Args:
-        folder: The folder that `winnow bench run --out` has written to.
+        folder: The folder that `winnow bench run --out` has written to, or what `winnow bench pack` has made of it.
         html: A page with figures and a table to sort and filter; one file that needs no other.
         markdown: The IQMs and the table of all datasets.
         latex: The same for LaTeX (booktabs, longtable).
@@ -39,7 +39,11 @@ def report(
     wanted = {option: path.resolve() for option, path in asked.items() if path is not None}
     if twice := [option for option, path in wanted.items() if list(wanted.values()).count(path) > 1]:
         raise BadInput(f"{' and '.join(twice)} are the same file; give each its own")
-    if inside := [str(path) for path in wanted.values() if path.parent == (folder / "results").resolve()]:
+
+    from winnow.bench.results import packed_of
+
+    results = (folder / "results").resolve(), packed_of(folder).resolve()
+    if inside := [str(path) for path in wanted.values() if path.parent == results[0] or path == results[1]]:
         raise BadInput(f"{inside[0]}: lies among the results, where it would be taken for one; choose another place")
 
     from winnow.bench.study import PREFIX

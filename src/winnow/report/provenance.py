@@ -11,6 +11,7 @@ from pathlib import Path
 
 from winnow.bench import plan, suites
 from winnow.bench.plan import How, canonical
+from winnow.bench.results import PACKED
 from winnow.bench.study import PREFIX, Study
 from winnow.data import names
 from winnow.errors import BadInput
@@ -126,7 +127,7 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
     named = [f"{PREFIX}{study.name}"] if study else []
     parts = [*named, *words, *(part for name, value in options.items() if value for part in (f"--{name}", value))]
     parts += [part for sweep in sweeps for part in ("--sweep", sweep)]
-    text = f"winnow bench run {shlex.join([*parts, '--out', str(folder)])}"
+    text = f"winnow bench run {shlex.join([*parts, '--out', str(folder).removesuffix(PACKED)])}"
     times = seeds * len(words or runs) * len(algorithms) * len(methods or runs)
     if times * math.prod(map(len, swept.values())) > MOST_RUNS:
         return Command(text, 0, [], len(runs))

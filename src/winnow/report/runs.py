@@ -89,8 +89,10 @@ class Run:
 
 
 def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
-    """The runs in a folder. A line names each file that is no result; nothing is moved or changed."""
-    if not (folder / "results").is_dir():
+    """The runs in a folder and in its packed file, or in that alone if it is given. A line names each file that is no
+    result; nothing is moved or changed."""
+    packed = results.packed_of(folder)
+    if not (folder / "results").is_dir() and not packed.exists():
         what = "has no folder `results`" if folder.is_dir() else "there is no such folder"
         raise BadInput(f"{folder}: {what}; give the one that `winnow bench run --out` has written to")
     runs = []
@@ -99,10 +101,11 @@ def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
             runs.append(_run(result))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             path = results.file_of(folder, result.id)
-            say(f"{path}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
+            where = path if path.exists() else f"{packed}, run {result.id}"
+            say(f"{where}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
     if not runs:
         raise BadInput(f"{folder / 'results'}: holds no result; `winnow bench run --out {folder}` writes them")
-    runs.sort(key=lambda run: (run.order, run.label, run.seed))
+    runs.sort(key=lambda run: (run.order, run.label, run.seed, run.id))
     return told_apart(_by_protocol(_in_order(runs)))
 
 

@@ -1,0 +1,67 @@
+"""A grid's results as one compressed file: DIR.jsonl.gz holds what DIR/results held.
+
+A line is the JSON of a run's file, and lines are in the order of ids: the same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from winnow.bench.local import alone
+from winnow.bench.plan import canonical
+from winnow.bench.results import load, loose_files, packed_of, read_packed
+from winnow.errors import BadInput
+from winnow.files import parse_json, replacing
+
+
+def pack(folder: Path, *, keep: bool = False) -> int:
+    """Put a folder's results into its packed file, beside what that holds already, and remove them unless `keep`.
+    Returns the number of runs that it holds then."""
+    if not loose_files(folder):
+        raise BadInput(f"{folder}: must hold results to pack, got none; `winnow bench run --out {folder}` writes them")
+    path = packed_of(folder)
+    with alone(folder, 1, 1):
+        files = loose_files(folder)
+        lines = {result.id: line for result, line in read_packed(path)} if path.exists() else {}
+        lines |= {file.stem: _line(file) for file in files}
+        _write(path, lines)
+        if not keep:
+            _remove(folder, files)
+    return len(lines)
+
+
+def _line(file: Path) -> bytes:
+    """A result file's content, however it was laid out, as one line."""
+    try:
+        load(file)
+    except BadInput as error:
+        raise BadInput(f"{error}; move it out of the folder, then pack again") from error
+    return f"{canonical(parse_json(file.read_bytes()))}\n".encode()
+
+
+def _write(path: Path, lines: Mapping[str, bytes]) -> None:
+    with replacing(path) as temporary:
+        with temporary.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+            for identity in sorted(lines):
+                file.write(lines[identity])
+        if {result.id: line for result, line in read_packed(temporary)} != lines:
+            raise BadInput(f"{path}: must read back as it was written, got other content; check the disk")
+
+
+def _remove(folder: Path, files: Sequence[Path]) -> None:
+    """Remove result files, and the folder with its locks if nothing else is in it. The lock that keeps others out goes
+    last."""
+    for file in files:
+        file.unlink()
+    with contextlib.suppress(OSError):  # something else is in it
+        for name in ("results", "work"):
+            if (folder / name).exists():
+                (folder / name).rmdir()
+        if [path.name for path in folder.iterdir()] == ["locks"]:
+            for lock in sorted((folder / "locks").iterdir(), key=lambda path: path.name == "1-of-1.lock"):
+                lock.unlink()
+            (folder / "locks").rmdir()
+            folder.rmdir()
