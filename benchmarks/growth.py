@@ -5,8 +5,8 @@ python benchmarks/growth.py [--json FILE] [--after FILE] [--limit 150] [--second
 One point is one pack: it is compiled, then stepped for a while. What matters most comes first and every point is kept
 as soon as it is measured, so --limit may end it anywhere. A CPU has smaller points than an accelerator; for that, a few
 packs are compiled side by side (the first one alone) and then stepped one after another. The tables come last;
-`python results/speed/picture.py` draws the figure of what --json has kept. It needs neither tyro, gymnasium, minari nor
-pyarrow.
+`python experiments/speed/picture.py` draws the figure of what --json has kept. It needs neither tyro, gymnasium, minari
+nor pyarrow.
 """
 
 from __future__ import annotations

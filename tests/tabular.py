@@ -1,4 +1,4 @@
-"""A grid of four small rooms where the exact answer is known, for tests and for results/tabular.
+"""A grid of four small rooms where the exact answer is known, for tests and for experiments/tabular.
 
 Start in one corner, goal in the other, four moves. Every step costs 0.02 and the goal pays 1, so the scaled reward is
 1 at the goal and 0 elsewhere, and returns tell quick episodes from slow ones. Reaching the goal is a terminal, and the

@@ -102,7 +102,7 @@ def test_the_first_five_minutes_run(tmp_path):
 
 
 NAMED = re.compile(
-    r"`(?:PYTHONPATH=\S+ )?(?:python )?((?:results|benchmarks|examples|tests|src|docs)/[\w./-]*\w/?)[` ]"
+    r"`(?:PYTHONPATH=\S+ )?(?:python )?((?:results|experiments|benchmarks|examples|tests|src|docs)/[\w./-]*\w/?)[` ]"
 )
 
 

@@ -1,6 +1,6 @@
 """Cloning with the baselines of the field on the dome (see results/dome): 95 % random data, 5 % from a good policy.
 
-python results/baselines/compare.py        writes results/baselines/returns.json (some minutes on two cores)
+python experiments/baselines/compare.py        writes results/baselines/returns.json (some minutes on two cores)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
         scores, goods = zip(*pairs, strict=True)
         print(f"| {name} | {np.mean(scores):.1f} | {', '.join(f'{s:.0f}' for s in scores)} | {np.mean(goods):.0%} |")
     kept = {"score 0 and 100": toy.references(), "runs": found}
-    (Path(__file__).parent / "returns.json").write_text(json.dumps(kept))
+    (Path(__file__).parents[2] / "results" / "baselines" / "returns.json").write_text(json.dumps(kept))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How returns are spread in a mixed and in a diverse set: two humps against a long tail.
 
 winnow data make hopper-random-expert-5%
-python results/datasets/returns.py       writes docs/images/returns.png and results/datasets/returns.json
+python experiments/datasets/returns.py       writes docs/images/returns.png and results/datasets/returns.json
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from winnow.data.imbalance import imbalance
 from winnow.data.sources import open_dataset
 from winnow.render import figures
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "datasets"
 TITLES = {
     "hopper-random-expert-5%": "mixed: whole episodes",
     "hopper-random-expert-diverse-5%": "diverse: pieces of 10 to 49 steps",
@@ -25,7 +25,7 @@ TITLES = {
 def main() -> None:
     datasets = {name: open_dataset(name) for name in TITLES}
     figure = figures.returns({f"{name}\n{TITLES[name]}": data for name, data in datasets.items()})
-    figures.save(figure, HERE.parent.parent / "docs" / "images" / "returns.png")
+    figures.save(figure, RESULTS.parents[1] / "docs" / "images" / "returns.png")
     found = {}
     for name, data in datasets.items():
         count, edges = np.histogram(data.returns, 60)
@@ -38,7 +38,7 @@ def main() -> None:
             "histogram": {"edges": edges.round(3).tolist(), "episodes": count.tolist()},
         }
         print(name, {key: value for key, value in found[name].items() if key != "histogram"})
-    (HERE / "returns.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "returns.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The README's picture of the demo.
 
-python results/demo/plot.py       reads results/demo/returns.json, writes docs/images/demo.png and prints the table
+python experiments/demo/plot.py       reads results/demo/returns.json, writes docs/images/demo.png and prints the table
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 
 from winnow.render import figures
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "demo"
 
 
 def main() -> None:
-    rounds = json.loads((HERE / "returns.json").read_text())["rounds"]
+    rounds = json.loads((RESULTS / "returns.json").read_text())["rounds"]
     scores: dict[str, list[float]] = {}
     for run, played in rounds.items():
         last = [one["score"] for one in played if one["round"]]
         scores.setdefault(run.split(".")[-2], []).append(float(np.mean(last)))
     figure = figures.scores(scores, "IQL on hopper-random-expert-10%, a dot for each seed", {"D4RL's expert": 100.0})
-    figures.save(figure, HERE.parent.parent / "docs" / "images" / "demo.png")
+    figures.save(figure, RESULTS.parents[1] / "docs" / "images" / "demo.png")
     for method, seeds in scores.items():
         print(f"| {method} | {np.mean(seeds):.1f} | {', '.join(f'{score:.0f}' for score in seeds)} |")
 

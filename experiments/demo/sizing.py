@@ -1,6 +1,6 @@
 """How large the demo must be for its baselines to learn: uniform and AW alone, on seeds that the demo does not use.
 
-python results/demo/sizing.py [FILE]       writes results/demo/sizing.json (two minutes on an accelerator)
+python experiments/demo/sizing.py [FILE]       writes results/demo/sizing.json (two minutes on an accelerator)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS = range(10, 15)
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "sizing.json"
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2] / "results" / "demo" / "sizing.json"
     dataset = open_named(SET, make=True)
     algorithm = dataclasses.replace(resized(make_algorithm("iql", dataset), HIDDEN), learning_rate=LEARNING_RATE)
     found = {}

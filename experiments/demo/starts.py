@@ -1,6 +1,6 @@
 """How much weight the demo's runs give to the first steps of the expert's episodes.
 
-python results/demo/starts.py [RUNS]      after `make demo`; reads demo/runs, writes results/demo/starts.json
+python experiments/demo/starts.py [RUNS]      after `make demo`; reads demo/runs, writes results/demo/starts.json
 
 1 is the share that these steps have of the expert's rows.
 """
@@ -31,7 +31,7 @@ def main() -> None:
                 part = weights.share(span) / whole / (span.sum() / expert.sum())
                 found.setdefault(f"{method} seed {trained.run.seed}", {})[f"steps {low} to {high - 1}"] = round(part, 4)
             print(path.name, found[f"{method} seed {trained.run.seed}"], flush=True)
-    (Path(__file__).parent / "starts.json").write_text(json.dumps(found, indent=1) + "\n")
+    (Path(__file__).parents[2] / "results" / "demo" / "starts.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

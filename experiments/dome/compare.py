@@ -1,6 +1,6 @@
 """TD3+BC with six methods on a dome that a puck slides off: 95 % random data, 5 % from a policy that keeps it up.
 
-python results/dome/compare.py        writes results/dome/returns.json (about a minute on two cores)
+python experiments/dome/compare.py        writes results/dome/returns.json (about a minute on two cores)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         each = ", ".join(f"{score:.0f}" for score in scores)
         print(f"| {name} | {np.mean(scores):.1f} | {each} | {np.mean(goods):.0%} |")
     kept = {"score 0 and 100": toy.references(), "returns": found}
-    (Path(__file__).parent / "returns.json").write_text(json.dumps(kept))
+    (Path(__file__).parents[2] / "results" / "dome" / "returns.json").write_text(json.dumps(kept))
 
 
 if __name__ == "__main__":

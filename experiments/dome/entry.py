@@ -1,6 +1,6 @@
 """Why `dual-aw` fails in the demo, and what mends it: forms of the dual weighter on the demo's dataset.
 
-python results/dome/entry.py          writes results/dome/entry.csv (about two minutes on two cores)
+python experiments/dome/entry.py          writes results/dome/entry.csv (about two minutes on two cores)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
         for run in plan(dome, TD3BC(hidden=HIDDEN), method, weighter=weighter, seeds=3)
     ]
     trained = train_runs(runs, steps=5_000, chunk=1_000)
-    with (Path(__file__).parent / "entry.csv").open("w", newline="") as file:
+    with (Path(__file__).parents[2] / "results" / "dome" / "entry.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["form", "method", "seed", "score", "mean return"])
         for one in trained:

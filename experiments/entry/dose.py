@@ -1,7 +1,7 @@
 """Does a pinch of bad data keep good rows from being learnt by heart? On small sets AW holds out where the labels do
 not, though but one in two thousand of its draws is bad.
 
-python results/entry/dose.py [OUT] [--steps 80000] [--seeds 3] [--sets hopper-random-expert-10%-small …]
+python experiments/entry/dose.py [OUT] [--steps 80000] [--seeds 3] [--sets hopper-random-expert-10%-small …]
        [--hidden 64x64] [--learning-rate 1e-3] [--doses 0 0.0005 0.01] [--samplers source followed]
 
 Each sampler with each part of its draws even over all rows. OUT gets a grid's folder (`winnow report` reads its

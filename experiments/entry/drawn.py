@@ -1,6 +1,6 @@
 """What samplers draw on mixed and diverse sets, judged by labels they do not read: no training.
 
-python results/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--shares 5 10]
+python experiments/entry/drawn.py [--environments hopper …] [--samplers aw continued] [--shares 5 10]
        [--kinds mixed diverse] [--levels expert] [--rows 1000000]
 
 Adds to results/entry/drawn.json share, entry and purity (see measures.py) of the draws, for every set with so many per
@@ -18,7 +18,7 @@ from measures import measured
 from winnow.data.sources import open_dataset
 from winnow.methods import make_sampler
 
-OUT = Path(__file__).parent / "drawn.json"
+OUT = Path(__file__).parents[2] / "results" / "entry" / "drawn.json"
 
 
 def main() -> None:

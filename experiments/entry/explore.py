@@ -1,6 +1,6 @@
 """How the exact dual's weights get a policy to where the good data is: variants side by side, on a few sets.
 
-python results/entry/explore.py [OUT] [--steps 50000] [--seeds 2] [--rows 1000000] [--environments hopper walker2d]
+python experiments/entry/explore.py [OUT] [--steps 50000] [--seeds 2] [--rows 1000000] [--environments hopper walker2d]
 
 OUT gets a grid's folder (`winnow report` reads its results); what is kept of it is results/entry/explore.jsonl, and
 `--table` prints that again. Chosen before any of it was seen: hopper and walker2d with the expert, σ 5 %, mixed and
@@ -108,7 +108,7 @@ class Trial:
         return self.dual.refresh(state, fetch, episode)
 
 
-KEPT = Path(__file__).parent / "explore.jsonl"
+KEPT = Path(__file__).parents[2] / "results" / "entry" / "explore.jsonl"
 JOINT = [
     {"budget": 2},  # as `dual` is set
     {"budget": 1},

@@ -1,7 +1,7 @@
 """Why `continued` is behind on pieces of a medium policy: its draws hold no falls. What brings them back, and whether
 that helps.
 
-python results/entry/falls.py [OUT] [--steps 80000] [--seeds 3] [--environments hopper walker2d] [--level medium]
+python experiments/entry/falls.py [OUT] [--steps 80000] [--seeds 3] [--environments hopper walker2d] [--level medium]
        [--share 10] [--hidden 64x64] [--learning-rate 1e-3] [--rows 1000000] [--variants …]
 
 The sets are diverse ones. First what each variant draws, judged by labels (results/entry/falls.json); then
@@ -71,7 +71,7 @@ SAMPLERS.update({"no-falls": NoFalls, "half-even": dosed("continued", 0.5)})
 WEIGHTERS["apart"] = Apart
 METHODS.update({"no-falls": ("no-falls", "none"), "apart": ("half-even", "apart")})
 VARIANTS = ["best-source", "no-falls", "continued", "followed", "apart"]
-DRAWN = Path(__file__).parent / "falls.json"
+DRAWN = Path(__file__).parents[2] / "results" / "entry" / "falls.json"
 
 
 def main() -> None:

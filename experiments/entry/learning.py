@@ -46,7 +46,7 @@ def typed(out: Path) -> str:
     """The command, for the results to keep; of the machine's folders it names none."""
     script, *others = sys.argv
     said = [out.name if word == str(out) else word for word in others]
-    return shlex.join(["python", f"results/entry/{Path(script).name}", *said])
+    return shlex.join(["python", f"experiments/entry/{Path(script).name}", *said])
 
 
 def dosed(name: str, dose: float) -> type:

@@ -1,6 +1,6 @@
 """The exact dual's weights, continued past the end of each piece as `winnow.samplers.fits.continued` continues rewards.
 
-python results/entry/linked.py [--rows 300000] [--steps 6000] [--environment hopper] [--shares 5,10]
+python experiments/entry/linked.py [--rows 300000] [--steps 6000] [--environment hopper] [--shares 5,10]
 
 Stationary weights starve an episode's first steps; averaged over a piece of 19 steps they still do. Here a piece gets
 the mean of log w over itself and over what follows it in other pieces: log w, clipped to its quantiles of 1 and 99 %
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--environment", default="hopper")
     parser.add_argument("--shares", default="5,10")
     words = parser.parse_args()
-    out = Path(__file__).parent / "linked.json"
+    out = Path(__file__).parents[2] / "results" / "entry" / "linked.json"
     found: dict[str, Any] = {"rows": words.rows, "steps": words.steps, "found": {}}
     for share in words.shares.split(","):
         name = f"{words.environment}-random-expert-diverse-{share}%@{words.rows}"

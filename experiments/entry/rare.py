@@ -1,7 +1,7 @@
 """Why `continued` and `followed` fall at once on hopper's pieces with 1 % of the expert; what brings the start back.
 
-python results/entry/rare.py [OUT] [--steps 40000] [--seeds 8] [--sets hopper-random-expert-diverse-1%] [--variants …]
-       [--hidden 64x64] [--learning-rate 1e-3] [--only-draws]
+python experiments/entry/rare.py [OUT] [--steps 40000] [--seeds 8] [--sets hopper-random-expert-diverse-1%]
+       [--variants …] [--hidden 64x64] [--learning-rate 1e-3] [--only-draws]
 
 First what each variant draws, judged by labels (results/entry/rare.json), and where the good policy's pieces from the
 start of an episode are in the order of their advantage; then IQL learns from it. OUT gets a grid's folder (`winnow
@@ -90,7 +90,7 @@ class Promising:
 SAMPLERS.update({"starts": Starts, "promising": Promising})
 METHODS.update({name: (name, "none") for name in ("starts", "promising")})
 VARIANTS = ["best-source", "continued", "followed", "starts", "promising"]
-DRAWN = Path(__file__).parent / "rare.json"
+DRAWN = Path(__file__).parents[2] / "results" / "entry" / "rare.json"
 
 
 def main() -> None:

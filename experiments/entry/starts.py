@@ -1,6 +1,6 @@
 """Where the exact dual's weights go, and what is left for an episode's first steps: weighters alone, no policy.
 
-python results/entry/starts.py [--rows 300000] [--steps 10000] [--environment hopper]
+python experiments/entry/starts.py [--rows 300000] [--steps 10000] [--environment hopper]
 
 Adds to results/entry/starts.json what it does not hold yet: share, entry and purity (see measures.py) of the weights of
 every setting, on mixed and diverse sets with 5 and 10 % of the expert.
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--environment", default="hopper")
     words = parser.parse_args()
     learner = BC(hidden=(8,))
-    out = Path(__file__).parent / "starts.json"
+    out = Path(__file__).parents[2] / "results" / "entry" / "starts.json"
     found: dict[str, dict[str, float]] = json.loads(out.read_text())["found"] if out.exists() else {}
     for share in (10, 5):
         for kind in ("diverse-", ""):

@@ -1,6 +1,6 @@
 """What the samplers of grids fit before they draw, fitted ahead: by processes of their own, beside packs that train.
 
-    python results/grid/fits.py 1/4 continued,followed DONE hopper ant    the first of four parts
+    python experiments/grid/fits.py 1/4 continued,followed DONE hopper ant    the first of four parts
 
 Sets with 1 and 50 % of the good policy, an environment after the other. It waits for pools that others play. A fit is
 kept in the data folder, where `winnow bench run` finds it; DONE/hopper.continued.1-of-4 says how long each took.

@@ -2,8 +2,8 @@
 of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
 paper).
 
-python results/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, shares.png, curves.png
-                                                      and million.png
+python experiments/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, shares.png,
+                                                          curves.png and million.png
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from winnow.report.runs import Run, read
 from winnow.report.statistics import Line, lines, rows
 from winnow.stats import Estimate, compare
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "grid"
 BOTH = {
     "IQL": ("iql-long-200k", "iql-medium-200k", "iql-small-200k", "iql-paths-200k"),
     "TD3+BC": ("td3bc-expert-100k", "td3bc-medium-100k"),
@@ -87,7 +87,7 @@ def runs_of(folders: tuple[str, ...]) -> list[Run]:
 
 @functools.cache
 def read_once(folder: str) -> list[Run]:
-    return read(HERE / folder, print)
+    return read(RESULTS / folder, print)
 
 
 def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:
@@ -177,7 +177,7 @@ def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs" / "images")
+    parser.add_argument("--out", type=Path, default=RESULTS.parents[1] / "docs" / "images")
     words = parser.parse_args()
     runs = {name: runs_of(folders) for name, folders in (BOTH | SHORTER | REST | WHOLE | LONGER).items()}
     far = {run.dataset for run in runs["IQL, a million updates"]}

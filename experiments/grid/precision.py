@@ -1,8 +1,8 @@
 """Does it matter what networks multiply in, where a set is learnt by heart? The same runs in half floats, in TF32 and
-in float32 (`results/grid/run.sh iql-precision` with each WINNOW_PRECISION): scores, how far AW is ahead of the labels
-in each, and all of them together while they learn.
+in float32 (`experiments/grid/run.sh iql-precision` with each WINNOW_PRECISION): scores, how far AW is ahead of the
+labels in each, and all of them together while they learn.
 
-python results/grid/precision.py
+python experiments/grid/precision.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from winnow.report.runs import Run, read
 from winnow.stats import compare
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "grid"
 PRECISIONS = {"half": "half", "default": "TF32", "float32": "float32"}
 AW, LABELS = "aw sampler.temperature=0.1", "best-source"
 Scores = dict[tuple[str, str], list[float]]
@@ -56,7 +56,7 @@ def told(number: tuple[float, float]) -> str:
 
 
 def main() -> None:
-    runs = {name: read(HERE / f"iql-precision-{name}-200k", print) for name in PRECISIONS}
+    runs = {name: read(RESULTS / f"iql-precision-{name}-200k", print) for name in PRECISIONS}
     found = {name: scores(some) for name, some in runs.items()}
     reference, others = found["float32"], ("half", "default")
     print("| mean of the seeds |", " | ".join(PRECISIONS.values()), "| half − float32 | TF32 − float32 |")

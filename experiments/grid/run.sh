@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The grids of results/grid, on one machine with a GPU: pools, runs and evaluation, all from `winnow bench run`.
 #
-#     OUT=folder results/grid/run.sh GRID [SECONDS]        (SECONDS: stop after so many; what is finished is kept)
+#     OUT=folder experiments/grid/run.sh GRID [SECONDS]        (SECONDS: stop after so many; what is finished is kept)
 #
 # Called again with the same $WORK it goes on where it stopped. $OUT gets the finished results and the log. Sets and
 # seeds were chosen before any result was seen; the last four methods of iql-expert were added afterwards, and so were

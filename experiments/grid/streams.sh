@@ -4,14 +4,15 @@
 # there, one of methods that fit nothing (and iql-paths), one of those that do. Then td3bc-rest, then cql-rest, an
 # environment at a time, so that what is finished is whole.
 #
-#     OUT=folder results/grid/streams.sh
+#     OUT=folder experiments/grid/streams.sh
 #
-# $OUT gets a folder for each part of a grid; copy their results into one. $KEPT is a folder whose results are not trained
-# again (results/grid), $ENVIRONMENTS says which, in which order; $ROWS and run.sh's $STEPS, $SEEDS and $MORE are for trials.
+# $OUT gets a folder for each part of a grid; copy their results into one. $KEPT is a folder whose packed results are
+# not trained again (results/grid), $ENVIRONMENTS says which, in which order; $ROWS and run.sh's $STEPS, $SEEDS and
+# $MORE are for trials.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export OUT WORK PYTHON=${PYTHON:-python3} WINNOW_DATA MUJOCO_GL=disable
-OUT=$(realpath -m "${OUT:?name a folder: OUT=folder results/grid/streams.sh}")
+OUT=$(realpath -m "${OUT:?name a folder: OUT=folder experiments/grid/streams.sh}")
 WORK=$(realpath -m "${WORK:-$OUT/work}")
 WINNOW_DATA=${WINNOW_DATA:-$WORK/data}
 ENVIRONMENTS=${ENVIRONMENTS:-hopper ant walker2d halfcheetah}
@@ -25,11 +26,12 @@ if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control 
 
 grid() { # NAME ENVIRONMENT PART OPTIONS…: a part of a grid, in a folder of its own
   local name=$2-$1-$3 kept
-  mkdir -p "$WORK/$name/grid/results"
-  for kept in "${KEPT:-}/$1"-*/results; do
-    if [ -d "$kept" ]; then cp "$kept"/*.json "$WORK/$name/grid/results/"; fi
-  done
-  WORK=$WORK/$name OUT=$OUT/$name MORE="--environments $2 $few $more ${*:4}" nice -n 5 results/grid/run.sh "$1" \
+  mkdir -p "$WORK/$name"
+  for kept in "${KEPT:-}/$1"-*.jsonl.gz; do # files of a grid that was trained in parts
+    if [ -e "$kept" ]; then cat "$kept"; fi
+  done > "$WORK/$name/kept"
+  if [ -s "$WORK/$name/kept" ]; then mv "$WORK/$name/kept" "$WORK/$name/grid.jsonl.gz"; fi
+  WORK=$WORK/$name OUT=$OUT/$name MORE="--environments $2 $few $more ${*:4}" nice -n 5 experiments/grid/run.sh "$1" \
     >> "$WORK/$name.log" 2>&1
   echo "$(date +%T) $name: $(grep -o '^[0-9,]* runs are done.*before' "$WORK/$name.log" | tail -n 1)"
 }
@@ -56,7 +58,7 @@ fits() { # METHODS: as many processes as there are to be
   for number in $(seq "$FITTERS"); do
     (
       # shellcheck disable=SC2086
-      XLA_PYTHON_CLIENT_MEM_FRACTION=0.02 "$PYTHON" results/grid/fits.py "$number/$FITTERS" "$1" "$WORK/done" \
+      XLA_PYTHON_CLIENT_MEM_FRACTION=0.02 "$PYTHON" experiments/grid/fits.py "$number/$FITTERS" "$1" "$WORK/done" \
         $ENVIRONMENTS $few || true
       ended "$name.$number-of-$FITTERS"
     ) > "$WORK/fits-$name-$number.log" 2>&1 &

@@ -1,6 +1,6 @@
 """The page of docs/inspect.md and its picture: the dome problem with 5 % of expert rows, and two trained weighters.
 
-PYTHONPATH=tests python results/inspect/picture.py [--keep DIR]
+PYTHONPATH=tests python experiments/inspect/picture.py [--keep DIR]
 
 Writes docs/images/inspect.png with a Chromium. Nothing here compares methods: both runs are short.
 """

@@ -1,6 +1,6 @@
 """Does off-policy evaluation rank policies as their environment does?
 
-python results/ope/rank.py train|judge|score [SET…]      WINNOW_DATA says where data is kept; RUNS (default: its ope/)
+python experiments/ope/rank.py train|judge|score [SET…]    WINNOW_DATA says where data is kept; RUNS (default: its ope/)
 
 Small regenerated sets of three tasks, and 20,000 rows of the dome (`winnow.toy`, where random play covers most of what
 a policy meets). A tenth of the rows is by an expert, a fifth of the episodes is held out. IQL with networks of 2×64
@@ -46,7 +46,7 @@ METHODS = ("uniform", "aw", "pf", "dw-aw", "dual-aw")
 SEEDS, STEPS, BATCH, HIDDEN, LEARNING_RATE, SHARE = 2, 20_000, 128, (64, 64), 1e-3, 0.2
 EPISODES, DISCOUNT = 20, 0.99
 RUNS = Path(os.environ.get("RUNS") or home() / "ope")
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "ope"
 
 
 def folder(name: str) -> Path:
@@ -133,7 +133,7 @@ def score() -> None:
             if path.exists():
                 sheet["variants"][title] = _scored(json.loads(path.read_text()), truth)
         found["sets"][name] = sheet
-    write_text(HERE / "rank.json", json.dumps(found) + "\n")
+    write_text(RESULTS / "rank.json", json.dumps(found) + "\n")
 
 
 def _scored(said: dict[str, Any], truth: dict[str, dict[str, list[float]]]) -> dict[str, Any]:

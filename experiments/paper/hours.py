@@ -1,6 +1,6 @@
 """What the paper's grid and the studies take on one H200, reckoned from measured rates: an estimate, not a measurement.
 
-python results/paper/hours.py        writes results/paper/hours.json
+python experiments/paper/hours.py        writes results/paper/hours.json
 
 Runs are planned in packs as `winnow bench run` would. Rates are those that a dry run of the paper's 5,085 runs measured
 (results/speed/dry-run-h200.json: its 66 packs; dry-run-h200.txt: what it said), times the part of it that a grid keeps
@@ -24,8 +24,8 @@ from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.data.names import suites
 from winnow.methods import record
 
-HERE = Path(__file__).parent
-SPEED = HERE.parent / "speed"
+RESULTS = Path(__file__).parents[2] / "results" / "paper"
+SPEED = RESULTS.with_name("speed")
 PLAIN = ("none", "decoupled")
 """Weights that cost nothing."""
 
@@ -88,7 +88,7 @@ def main() -> None:
         }
         for name, runs in found.items()
     }
-    (HERE / "hours.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (RESULTS / "hours.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name, said in told.items():
         print(f"{name:<24} {said['runs']:>6} runs {said['hours']:>7} h   {list(said.values())[2:]}")
 

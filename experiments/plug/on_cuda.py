@@ -1,6 +1,6 @@
 """`DensityWeights` on an accelerator against the CPU: the largest difference of a weight, and whether it compiles.
 
-python results/plug/on_cuda.py        writes results/plug/on_cuda.json
+python experiments/plug/on_cuda.py        writes results/plug/on_cuda.json
 
 The same parameters and the same batches, initial states given; 20 updates of each form on 95 % random, 5 % expert on a
 dome. A weight is 1 in the mean.
@@ -43,7 +43,7 @@ def main() -> None:
     weight = compiled({key: value.to(device) for key, value in batch.items()})
     found["compiled sum"] = float(weight.sa.sum())
     print(json.dumps(found, indent=1))
-    (Path(__file__).parent / "on_cuda.json").write_text(json.dumps(found, indent=1) + "\n")
+    (Path(__file__).parents[2] / "results" / "plug" / "on_cuda.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

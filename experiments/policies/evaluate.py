@@ -1,6 +1,6 @@
 """What the shipped behaviour policies earn in episodes that chose none of them.
 
-    python results/policies/evaluate.py       writes results/policies/returns.json and prints the table of the docs
+    python experiments/policies/evaluate.py       writes results/policies/returns.json and prints the table of the docs
 
 Twenty episodes each, seeds 20000 to 20019, once with the mean action and once with actions drawn from the policy.
 """
@@ -56,7 +56,7 @@ def main() -> None:
                 cells += [f"{returns.mean():.0f} ± {returns.std():.0f}", f"{scores.mean():.1f}"]
             print(f"| {env}-{level} | {record['step']:,} | {' | '.join(cells)} |", flush=True)
     kept = {"physics": envs.physics(), "seeds": list(SEEDS), "returns": found}
-    (Path(__file__).parent / "returns.json").write_text(json.dumps(kept))
+    (Path(__file__).parents[2] / "results" / "policies" / "returns.json").write_text(json.dumps(kept))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Learning curves of the runs that the behaviour policies come from.
 
-python results/policies/plot.py       reads results/policies/curves, writes docs/images/policies.png
+python experiments/policies/plot.py       reads results/policies/curves, writes docs/images/policies.png
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 from winnow.collect import behaviour
 from winnow.render import figures
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "results" / "policies"
 
 
 def main() -> None:
     figure, axes = figures.panels(13, 3.2, 4)
     for axis, env in zip(axes, ("hopper", "halfcheetah", "walker2d", "ant"), strict=True):
-        for number, path in enumerate(sorted((HERE / "curves").glob(f"{env}-*.jsonl"))):
+        for number, path in enumerate(sorted((RESULTS / "curves").glob(f"{env}-*.jsonl"))):
             points = [json.loads(line) for line in path.read_text().splitlines()]
             seed = path.stem.split("-")[1]
             x, y = [p["step"] / 1e6 for p in points], [p["score"] for p in points]
@@ -31,7 +31,7 @@ def main() -> None:
         axis.set_xlabel("million steps", fontsize=8)
         axis.legend(frameon=False, fontsize=8, loc="lower right")
     axes[0].set_ylabel("normalised score (16 episodes)", fontsize=8)
-    figures.save(figure, HERE.parent.parent / "docs" / "images" / "policies.png")
+    figures.save(figure, RESULTS.parents[1] / "docs" / "images" / "policies.png")
 
 
 if __name__ == "__main__":

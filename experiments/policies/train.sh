@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the behaviour policies of all four environments on a machine with a GPU that can reach nothing.
 #
-#     OUT=folder results/policies/train.sh [SECONDS]        (default 545: it ends some 15 s later)
+#     OUT=folder experiments/policies/train.sh [SECONDS]        (default 545: it ends some 15 s later)
 #
 # Called again with the same $WORK it goes on where it stopped. $OUT gets a tar for each environment (curves and the
 # snapshots nearest to what is wanted, actors only), log.jsonl with the rates, and train.log.

@@ -1,6 +1,6 @@
 """Where a packed update spends its time: the kernels of one update, their number and their microseconds.
 
-python results/speed/h200-profile.py [ALGORITHM] [RUNS]    (on a GPU; WINNOW_PRECISION=default for the plain program)
+python experiments/speed/h200-profile.py [ALGORITHM] [RUNS]   (on a GPU; WINNOW_PRECISION=default for the plain program)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The figure of docs/speed.md: how the cost of training grows, from what `benchmarks/growth.py --json` has kept.
 
-python results/speed/picture.py [FILE …] [--out docs/images/growth.png]
+python experiments/speed/picture.py [FILE …] [--out docs/images/growth.png]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from winnow.render import figures
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from growth import AXES, along  # pyright: ignore
 
-USUAL = [Path(__file__).parent / name for name in ("growth-h200.json", "growth-cpu.json")]
+USUAL = [Path(__file__).parents[2] / "results" / "speed" / name for name in ("growth-h200.json", "growth-cpu.json")]
 
 
 def drawn(kept: dict[str, list[dict[str, Any]]]) -> Any:
@@ -48,7 +48,7 @@ def short(number: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", help="without them, those beside this script that are there")
+    parser.add_argument("files", type=Path, nargs="*", help="without them, those of results/speed that are there")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "docs" / "images" / "growth.png")
     words = parser.parse_args()
     files = words.files or [file for file in USUAL if file.exists()]

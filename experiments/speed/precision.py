@@ -1,8 +1,8 @@
 """Do runs learn the same with the fused kernels as in float32? Scores on the dome while they learn, seed by seed.
 
-python results/speed/precision.py                (on a GPU of compute capability 9; writes precision.json beside it)
-python results/speed/precision.py --interpret    (on a CPU, smaller, the kernels interpreted; writes precision-cpu.json)
-python results/speed/precision.py --deep         (three layers, which no kernel takes; writes precision-deep.json)
+python experiments/speed/precision.py              (on a GPU of compute capability 9; results/speed/precision.json)
+python experiments/speed/precision.py --interpret  (on a CPU, smaller, the kernels interpreted; precision-cpu.json)
+python experiments/speed/precision.py --deep       (three layers, which no kernel takes; precision-deep.json)
 
 Both precisions train the same seeds on the same data. Rounding makes their paths part after some hundred updates, so
 they are compared as samples: the difference of the mean scores beside its standard error.
@@ -79,7 +79,7 @@ def main() -> None:
         sizes, name = DEEP, "precision-deep.json"
     tiles.BLOCKS = dataclasses.replace(tiles.BLOCKS, interpret=words.interpret)
     dataset = toy.imbalanced(ROWS, SHARE, expert_rows=ROWS // 5)
-    file = Path(__file__).with_name(name)
+    file = Path(__file__).parents[2] / "results" / "speed" / name
     kept: dict[str, Any] = json.loads(file.read_text()) if words.algorithms and file.exists() else {}
     kept |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "plan": sizes}
     for algorithm in words.algorithms or sizes:

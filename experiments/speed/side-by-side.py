@@ -1,7 +1,7 @@
 """What it brings to run kernels of an update that don't need each other at the same time, and whether all that is
 learnt stays the same, to the last bit.
 
-python results/speed/side-by-side.py [--json FILE] [--toy]      (on a GPU; --toy: whether the script works)
+python experiments/speed/side-by-side.py [--json FILE] [--toy]      (on a GPU; --toy: whether the script works)
 
 Each pack is trained twice from the same start, one kernel after another and side by side, for 300 updates with what
 ends a chunk in between; then both go on in turns, and the median of three turns counts.

@@ -1,6 +1,6 @@
 """How often an interval that claims 95 % holds the truth: IQM of normal scores, stratified bootstrap over few seeds.
 
-python results/statistics/coverage.py       writes results/statistics/coverage.json (a few minutes)
+python experiments/statistics/coverage.py       writes results/statistics/coverage.json (a few minutes)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from winnow import stats
 
+OUT = Path(__file__).parents[2] / "results" / "statistics" / "coverage.json"
 TRIALS, RESAMPLES = 2_000, 1_000
 
 
@@ -27,7 +28,7 @@ def main() -> None:
                 held += estimate.low <= 50 <= estimate.high
             found[f"{datasets} datasets, {seeds} seeds"] = held / TRIALS
             print(datasets, seeds, held / TRIALS, flush=True)
-    (Path(__file__).parent / "coverage.json").write_text(json.dumps(found, indent=1) + "\n")
+    OUT.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """What each weighter does where the answer is known: four small rooms, with and without slipping, five seeds.
 
-    PYTHONPATH=tests python results/tabular/measure.py
+    PYTHONPATH=tests python experiments/tabular/measure.py
 
-writes scores.csv beside itself, one raw row for each grid, form and seed, and prints their means. A seed makes its own
-dataset. Every learned form has tables for its networks, 2,600 updates on batches of 2,048 rows, and a learning rate
+writes results/tabular/scores.csv, one raw row for each grid, form and seed, and prints their means. A seed makes its
+own dataset. Every learned form has tables for its networks, 2,600 updates on batches of 2,048 rows, and a learning rate
 that falls from 0.03. It takes a few minutes on one core.
 """
 
@@ -21,6 +21,7 @@ from winnow.samplers import AW, PF
 from winnow.tabular.exact import divergence, exact_dual, linear_program
 from winnow.weighters import Density, Dual
 
+OUT = Path(__file__).parents[2] / "results" / "tabular" / "scores.csv"
 SEEDS = range(5)
 GRIDS = {"deterministic": 0.0, "slippery": 0.1}
 TABLE: dict[str, Any] = {"hidden": (), "learning_rate": 0.03}
@@ -41,7 +42,7 @@ MEASURES = (*JUDGED, *KNOWN, "kl", "temperature", "phi")
 
 def main() -> None:
     rows = [row for grid, slip in GRIDS.items() for seed in SEEDS for row in measure(grid, slip, seed)]
-    with open(Path(__file__).with_name("scores.csv"), "w", encoding="utf-8", newline="") as file:
+    with OUT.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, ["grid", "form", "seed", *MEASURES], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

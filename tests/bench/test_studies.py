@@ -196,7 +196,7 @@ def test_the_list_says_what_each_study_asks(capsys):
 
 
 def test_the_page_about_the_paper_has_every_study_and_its_hours():
-    """docs/paper.md: a row with the command for each, and the hours that results/paper/hours.py reckons."""
+    """docs/paper.md: a row with the command for each, and the hours that experiments/paper/hours.py reckons."""
     root = Path(__file__).parents[2]
     hours = json.loads((root / "results" / "paper" / "hours.json").read_text(encoding="utf-8"))
     assert {name: said["runs"] for name, said in hours.items() if name.startswith("study:")} == {
