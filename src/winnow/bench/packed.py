@@ -52,16 +52,11 @@ def _write(path: Path, lines: Mapping[str, bytes]) -> None:
 
 
 def _remove(folder: Path, files: Sequence[Path]) -> None:
-    """Remove result files, and the folder with its locks if nothing else is in it. The lock that keeps others out goes
-    last."""
+    """Remove result files, the locks, and every folder that is empty then. The lock that keeps others out goes last."""
     for file in files:
         file.unlink()
-    with contextlib.suppress(OSError):  # something else is in it
-        for name in ("results", "work"):
-            if (folder / name).exists():
-                (folder / name).rmdir()
-        if [path.name for path in folder.iterdir()] == ["locks"]:
-            for lock in sorted((folder / "locks").iterdir(), key=lambda path: path.name == "1-of-1.lock"):
-                lock.unlink()
-            (folder / "locks").rmdir()
-            folder.rmdir()
+    for lock in sorted((folder / "locks").glob("*.lock"), key=lambda path: path.name == "1-of-1.lock"):
+        lock.unlink()
+    for empty in (folder / "results", folder / "work", folder / "locks", folder):
+        with contextlib.suppress(OSError):  # it is not there, or something is in it
+            empty.rmdir()
