@@ -21,7 +21,7 @@ from winnow.samplers import SAMPLERS
 from winnow.weighters import WEIGHTERS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("*/README.md")), *sorted((ROOT / "docs").rglob("*.md")))
 FOLLOWED = ("tutorial.md", "start.md")
 """Run from top to bottom: here, and in test_tutorial.py."""
 LINES = [

@@ -73,6 +73,8 @@ def test_the_sdist_makes_the_same_wheel(built, tmp_path):
         file.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     assert (source / "tests" / Path(__file__).name).exists()
+    assert not (source / "results").exists()
+    assert not (source / "experiments").exists()
     build(source, tmp_path / "again", "wheel")
     (again,) = (tmp_path / "again").glob("*.whl")
     assert contents(again) == contents(wheel)

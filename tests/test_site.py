@@ -234,7 +234,7 @@ def anchors(page: Path) -> set[str]:
     return {slug(re.sub(r"[`*]", "", head), "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *PAGES], ids=lambda page: page.name)
 def test_links_lead_somewhere_on_a_code_host_too(page: Path) -> None:
     said = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", said):
