@@ -6,6 +6,7 @@ on the way, and raises `BadInput` where the file is refused.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import random
@@ -434,13 +435,26 @@ def result_files(folder: Path) -> list[Path]:
     return made[:2]
 
 
+def packed_files(folder: Path) -> list[Path]:
+    from winnow.bench.packed import pack
+    from winnow.bench.results import packed_of
+
+    result_files(folder / "grid")
+    pack(folder / "grid")
+    return [packed_of(folder / "grid")]
+
+
 def use_result(path: Path) -> Said:
+    return use_grid(path.parent.parent)
+
+
+def use_grid(folder: Path) -> Said:
     """As `report` does, with every table it writes; the figures of a page take too long for thousands of files."""
     from winnow.report import provenance, published, statistics, studies, tables
     from winnow.report.runs import read
 
     said: Said = []
-    found = read(path.parent.parent, said.append)
+    found = read(folder, said.append)
     told = [studies.told(one, found, 20) for one in studies.held(found)]
     lines, rows = statistics.lines(found, 20), statistics.rows(found, 20)
     texts = [
@@ -448,7 +462,7 @@ def use_result(path: Path) -> Said:
         tables.markdown(found, lines, rows, told),
         tables.latex(found, lines, rows, told),
     ]
-    provenance.commands(found, path.parent, [one.study for one in told])
+    provenance.commands(found, folder, [one.study for one in told])
     for of in (provenance.versions, provenance.settings, provenance.odd_data, provenance.typed):
         texts.append(str(of(found)))
     "".join(texts).encode()
@@ -468,6 +482,11 @@ def as_result(raw: bytes, dice: random.Random) -> bytes:
     except (TypeError, KeyError, ValueError):
         return written(said, dice)
     return canonical(said | {"sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
+
+
+def as_packed(raw: bytes, dice: random.Random) -> bytes:
+    first, *others = gzip.decompress(raw).splitlines()
+    return gzip.compress(b"\n".join([as_result(first, dice), *others]))
 
 
 def renamed(path: Path) -> Path:
@@ -542,5 +561,6 @@ KINDS: dict[str, Kind] = {
     "checkpoint": Kind(checkpoints, use_checkpoint, as_header, True),
     "policies of a round": Kind(snapshots, use_snapshot, as_header, True),
     "result": Kind(result_files, use_result, as_result, True),
+    "packed results": Kind(packed_files, use_grid, as_packed, True),
     "pack of a grid": Kind(begun, use_begun, as_json, True),
 }

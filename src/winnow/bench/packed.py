@@ -14,7 +14,7 @@ from winnow.bench.local import alone
 from winnow.bench.plan import canonical
 from winnow.bench.results import load, loose_files, packed_of, read_packed
 from winnow.errors import BadInput
-from winnow.files import parse_json, replacing
+from winnow.files import parse_json, replacing, sweep
 
 
 def pack(folder: Path, *, keep: bool = False) -> int:
@@ -24,6 +24,7 @@ def pack(folder: Path, *, keep: bool = False) -> int:
         raise BadInput(f"{folder}: must hold results to pack, got none; `winnow bench run --out {folder}` writes them")
     path = packed_of(folder)
     with alone(folder, 1, 1):
+        sweep(folder / "results")
         files = loose_files(folder)
         lines = {result.id: line for result, line in read_packed(path)} if path.exists() else {}
         lines |= {file.stem: _line(file) for file in files}
