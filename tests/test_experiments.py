@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 INDEX = ROOT / "experiments" / "README.md"
+if not INDEX.exists():
+    pytest.skip("the source distribution has neither experiments nor results", allow_module_level=True)
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split(" | ")]
     for line in INDEX.read_text(encoding="utf-8").splitlines()
