@@ -1,7 +1,7 @@
 """Three trials on a GPU whose numbers are in results/speed/seen.json. Each prints what it measures.
 
 python experiments/speed/trials.py packs [--toy]   small and large packs; under XLA_FLAGS, what XLA's switches bring
-python experiments/speed/trials.py larger [--toy]  networks no kernel of `winnow.nets.kernels` takes, in half floats and not
+python experiments/speed/trials.py larger [--toy]  networks too large for `winnow.nets.kernels`, half floats or not
 python experiments/speed/trials.py blocks [--toy]  forth and back with the work cut up otherwise (`tiles.Blocks`)
 
 --toy is tiny, and works on a CPU: whether the script does.

@@ -12,11 +12,11 @@ import pytest
 from bench.tiny import planned, words
 from grids import write
 
-from winnow.bench import local, packed
+from winnow.bench import packed, run_local
 from winnow.bench.results import collect, file_of, load, packed_of, read_packed
 from winnow.cli import main
 from winnow.errors import BadInput
-from winnow.locks import locked
+from winnow.system.locks import locked
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def grid(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
+    monkeypatch.setattr(run_local, "run_pack", lambda *_, **__: pytest.fail("something was trained"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

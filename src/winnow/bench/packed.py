@@ -10,11 +10,11 @@ import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from winnow.bench.local import alone
 from winnow.bench.plan import canonical
 from winnow.bench.results import load, loose_files, packed_of, read_packed
+from winnow.bench.run_local import alone
 from winnow.errors import BadInput
-from winnow.files import parse_json, replacing, sweep
+from winnow.system.files import parse_json, replacing, sweep
 
 
 def pack(folder: Path, *, keep: bool = False) -> int:
