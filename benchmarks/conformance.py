@@ -41,8 +41,8 @@ from winnow.envs import normalised, play
 from winnow.methods import make_algorithm
 from winnow.nets import twins
 from winnow.packs.pack import Pack
+from winnow.packs.precision import Precision
 from winnow.packs.run import Run
-from winnow.packs.step import Precision
 from winnow.samplers import Uniform
 from winnow.system.files import write_text
 from winnow.system.locks import Taken, locked

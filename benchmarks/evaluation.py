@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from winnow import envs
+from winnow.system.cores import cores_here
 
 LOOP = "from evaluation import loop; loop()"
 GOAL = 0.9
@@ -53,7 +54,7 @@ class Loops:
         job = {"name": name, "seed": seed, "actions": np.array(actions, float).tolist()}
         command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; {LOOP}"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
-        self.children: list[Any] = [subprocess.Popen(command, **pipes) for _ in range(envs.cores_here())]
+        self.children: list[Any] = [subprocess.Popen(command, **pipes) for _ in range(cores_here())]
         self._tell(self.children, json.dumps(job))
 
     def _tell(self, some: list[Any], words: str) -> None:
@@ -104,7 +105,7 @@ def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> di
             seen["steps"].append(float(played.lengths.mean()))
     loops.close()
     found = {what: float(np.median(values)) for what, values in seen.items()}
-    cores = envs.cores_here()
+    cores = cores_here()
     return found | {"of one × cores": found["play"] / found["one"] / cores, "of all": found["play"] / found["all"]}
 
 
@@ -117,7 +118,7 @@ def main() -> None:
     parser.add_argument("--environments", nargs="+", default=["hopper", "halfcheetah", "walker2d", "ant"])
     parser.add_argument("--json", help="also write every number to this file")
     words = parser.parse_args()
-    print(f"{words.runs} {words.level} policies × 20 episodes on {envs.cores_here()} cores (goal {GOAL})", flush=True)
+    print(f"{words.runs} {words.level} policies × 20 episodes on {cores_here()} cores (goal {GOAL})", flush=True)
     names = ("", "own rate", "all at once", "played", "of own × cores", "of all at once", "steps")
     print("".join(name.rjust(16) for name in names), flush=True)
     found = {}
@@ -128,7 +129,7 @@ def main() -> None:
         print("".join(cell.rjust(16) for cell in (name, *cells)), flush=True)
     if words.json:
         with open(words.json, "w", encoding="utf-8") as file:
-            json.dump({"cores": envs.cores_here(), "runs": words.runs, "level": words.level} | found, file, indent=1)
+            json.dump({"cores": cores_here(), "runs": words.runs, "level": words.level} | found, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ import jax
 from accelerator import measure, ready
 from shapes import ACTION, OBS, pack, table, walk
 
-from winnow.envs import cores_here
 from winnow.packs.pack import Pack
-from winnow.packs.step import Precision
+from winnow.packs.precision import Precision
+from winnow.system.cores import cores_here
 
 TOGETHER = 8
 """Packs that are compiled side by side for an accelerator, where there are as many cores."""

@@ -23,7 +23,7 @@ from shapes import table, walk
 from winnow.data import store
 from winnow.data.dataset import Dataset
 from winnow.data.export import export
-from winnow.envs import cores_here
+from winnow.system.cores import cores_here
 
 SIZES = {"hopper": (11, 3), "ant": (27, 8)}
 CHILD = """

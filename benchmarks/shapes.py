@@ -13,8 +13,8 @@ from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.data.recipes import mixed
 from winnow.methods import make_algorithm, method, resized
 from winnow.packs.pack import Pack
+from winnow.packs.precision import Precision
 from winnow.packs.run import Run
-from winnow.packs.step import Precision
 
 OBS, ACTION, BATCH = 11, 3, 256
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from shapes import table
 
-from winnow.envs import cores_here
+from winnow.system.cores import cores_here
 
 CHILD = """
 import os, sys, time

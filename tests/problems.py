@@ -17,7 +17,7 @@ from jax._src import compiler
 from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
-from winnow.packs.step import if_known
+from winnow.packs.precision import if_known
 from winnow.types import Array, Batch, Spec, Weights
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, OptiDICE
 

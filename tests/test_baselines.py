@@ -18,10 +18,11 @@ from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
 from winnow.errors import BadInput
-from winnow.methods import METHODS, from_record, method, record
+from winnow.methods import METHODS, method
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 from winnow.packs.tables import draw, lay_out
+from winnow.plugins import from_record, record
 from winnow.samplers import AW, ODPRA, PF, SAMPLERS, ReD, Source, Uniform
 from winnow.samplers.fits import cache, odpr
 from winnow.types import Weights, expect

@@ -16,6 +16,7 @@ import pytest
 from winnow import envs
 from winnow.envs.workers import Board, WorkerError, Workers
 from winnow.errors import BadInput
+from winnow.system.cores import container_share, cores_here
 
 
 @pytest.fixture
@@ -262,15 +263,15 @@ def test_a_worker_that_dies_again_and_again_is_given_up(table: None) -> None:
 def test_no_more_cores_than_one_is_told_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
     there = len(os.sched_getaffinity(0))
     monkeypatch.delenv("WINNOW_CORES", raising=False)
-    assert 1 <= envs.cores_here() <= there
+    assert 1 <= cores_here() <= there
     monkeypatch.setenv("WINNOW_CORES", "1")
-    assert envs.cores_here() == 1
+    assert cores_here() == 1
     monkeypatch.setenv("WINNOW_CORES", str(there + 7))
-    assert envs.cores_here() <= there
+    assert cores_here() <= there
     for wrong in ("0", "two", "1.5", "-1"):
         monkeypatch.setenv("WINNOW_CORES", wrong)
         with pytest.raises(BadInput, match="WINNOW_CORES"):
-            envs.cores_here()
+            cores_here()
 
 
 @pytest.mark.parametrize(
@@ -295,8 +296,8 @@ def test_a_containers_share_of_the_cores_counts(
     for name, text in files.items():
         (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / name).write_text(text)
-    assert envs.container_share(str(tmp_path / "list"), str(tmp_path / "root")) == share
-    assert envs.container_share(str(tmp_path / "nothing")) == np.inf
+    assert container_share(str(tmp_path / "list"), str(tmp_path / "root")) == share
+    assert container_share(str(tmp_path / "nothing")) == np.inf
 
 
 def test_xla_is_told_of_the_share_when_it_starts() -> None:

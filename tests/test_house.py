@@ -23,7 +23,7 @@ LAYERS = (
     "nets",
     "samplers",
     "algorithms weighters",
-    "methods",
+    "plugins methods",
     "packs",
     "policy deploy",
     "evaluation",

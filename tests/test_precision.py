@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from problems import assert_same, quick_compiles, toy_dataset
 
-from winnow import nets
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
 from winnow.nets import (
@@ -25,6 +24,7 @@ from winnow.nets import (
     kernels,
     mlp,
     mlp_init,
+    selftest,
     tiles,
     track,
     twins,
@@ -33,8 +33,8 @@ from winnow.nets import (
     without_copies,
 )
 from winnow.packs.pack import Pack
+from winnow.packs.precision import best_precision, side_by_side
 from winnow.packs.run import Run
-from winnow.packs.step import best_precision, side_by_side
 from winnow.samplers import Uniform
 from winnow.weighters import Density, NoWeights
 
@@ -302,11 +302,11 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     interpreted(jnp.float16)
     monkeypatch.setenv("WINNOW_PRECISION", "half")
     runs = runs_of("iql", NoWeights())
-    nets._TRIED.clear()
+    selftest._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "half"
     right = getattr(kernels, way)
     monkeypatch.setattr(kernels, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
-    nets._TRIED.clear()
+    selftest._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
     assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
 
@@ -314,9 +314,9 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
 
     monkeypatch.setattr(kernels, way, refused)
-    nets._TRIED.clear()
+    selftest._TRIED.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
-    nets._TRIED.clear()
+    selftest._TRIED.clear()
 
 
 def test_without_memory_kernels_are_not_blamed(
@@ -324,7 +324,7 @@ def test_without_memory_kernels_are_not_blamed(
 ) -> None:
     """It is said, and who asks again tries them again."""
     interpreted(jnp.float16)
-    monkeypatch.setattr(nets, "_TRIED", {})
+    monkeypatch.setattr(selftest, "_TRIED", {})
 
     def refused(*_: Any, **__: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
@@ -332,8 +332,8 @@ def test_without_memory_kernels_are_not_blamed(
     with monkeypatch.context() as while_full:
         while_full.setattr(kernels, "_forth", refused)
         with pytest.raises(jax.errors.JaxRuntimeError, match="Out of memory"):
-            nets.kernels_agree(13, 128, 1)
-    assert nets.kernels_agree(13, 128, 1)
+            selftest.kernels_agree(13, 128, 1)
+    assert selftest.kernels_agree(13, 128, 1)
     assert not capsys.readouterr().err
 
 
@@ -345,10 +345,10 @@ def test_a_size_is_tried_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.05)
         return size[0] < 9
 
-    monkeypatch.setattr(nets, "_tried", tried)
-    monkeypatch.setattr(nets, "_TRIED", {})
+    monkeypatch.setattr(selftest, "_tried", tried)
+    monkeypatch.setattr(selftest, "_TRIED", {})
     with ThreadPoolExecutor(8) as pool:
-        said = list(pool.map(lambda number: nets.kernels_agree(8 + number % 2, 128, 1), range(16)))
+        said = list(pool.map(lambda number: selftest.kernels_agree(8 + number % 2, 128, 1), range(16)))
     assert said == [True, False] * 8
     assert sorted(asked) == [(8, 128, 1), (9, 128, 1)]
 

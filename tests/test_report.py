@@ -23,7 +23,7 @@ from winnow.bench import plan, results
 from winnow.bench.study_list import STUDIES
 from winnow.cli import main
 from winnow.data.names import all_names, suites
-from winnow.methods import record
+from winnow.plugins import record
 from winnow.report import gain_vs_imbalance, provenance, published, statistics, studies, tables
 from winnow.report.runs import Run, read
 

@@ -22,7 +22,7 @@ from winnow.bench.plan import LARGEST, How, Planned, grid, shard
 from winnow.bench.study_list import STUDIES
 from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.data.names import suites
-from winnow.methods import record
+from winnow.plugins import record
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 SPEED = RESULTS.with_name("speed")

@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from shapes import pack, walk  # pyright: ignore
 
 from winnow.packs.pack import Pack, _advancing  # pyright: ignore
-from winnow.packs.step import advance, side_by_side
+from winnow.packs.precision import side_by_side
+from winnow.packs.step import advance
 
 STEPS = 100
 PACKS = [

@@ -194,6 +194,6 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
 
 def _facts(policy: Policy, facts: dict[str, str]) -> dict[str, str]:
     """What is written beside the numbers."""
-    from winnow.methods import record
+    from winnow.plugins import record
 
     return {"winnow": __version__, "algorithm": json.dumps(record(policy.algorithm))} | facts

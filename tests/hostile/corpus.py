@@ -381,7 +381,7 @@ def snapshots(folder: Path) -> list[Path]:
 
     from winnow.algorithms import BC
     from winnow.evaluation import Snapshot
-    from winnow.methods import record
+    from winnow.plugins import record
     from winnow.policy import stacked
     from winnow.types import Spec
 

@@ -251,8 +251,8 @@ def test_learned_weights_improve_td3bc_on_imbalanced_data(imbalanced: MDPDataset
         algo = make("td3bc", **QUICK, alpha=0.5, observation_scaler=scaler)
         if method == "dual":
             add_weights(algo, imbalanced, hidden=(64, 64), learning_rate=3e-3, temperature_rate=0.03)
-        found[method] = score(algo, imbalanced, 1_000)
-    assert found["dual"] > found["uniform"] + 15, found  # seeds 0, 1, 2 gave 38, 31, 48 against 1
+        found[method] = score(algo, imbalanced, 2_500)
+    assert found["dual"] > found["uniform"] + 15, found  # seeds 0, 1, 2, 3 gave 43, 95, 97, 81
 
 
 def test_aw_sampling_improves_iql_on_imbalanced_data(imbalanced: MDPDataset) -> None:
@@ -296,8 +296,10 @@ def test_a_dataset_keeps_its_timeouts_and_all_its_transitions(terminal: bool) ->
     assert [one.terminated for one in made.episodes] == [False, terminal, False]
     assert [one.transition_count for one in made.episodes] == [4, 4, 4]
     again = as_dataset(made)
+    follows = ~data.rows().terminal.astype(bool)  # nothing follows a terminal: d3rlpy keeps no state for it
     for name, column in data.rows()._asdict().items():
-        np.testing.assert_array_equal(getattr(again.rows(), name), column, err_msg=name)
+        rows = follows if name == "next_obs" else slice(None)
+        np.testing.assert_array_equal(getattr(again.rows(), name)[rows], column[rows], err_msg=name)
     np.testing.assert_array_equal(again.episodes.terminated, data.episodes.terminated)
 
 

@@ -15,12 +15,13 @@ from jax.extend.core import jaxprs_in_params
 
 from winnow.bench.plan import Planned, cut
 from winnow.data.names import parse
-from winnow.envs import Environment, cores_here, shape
+from winnow.envs import Environment, shape
 from winnow.envs.play import play
 from winnow.errors import BadInput
 from winnow.evaluation import place
 from winnow.packs.pack import Pack, traced
 from winnow.packs.run import Drawn, Run
+from winnow.system.cores import cores_here
 from winnow.types import Spec
 
 MARGIN = 0.85

@@ -19,7 +19,8 @@ from winnow.data import d4rl, pools
 from winnow.data.names import level, parse
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
-from winnow.methods import make_algorithm, method, record
+from winnow.methods import make_algorithm, method
+from winnow.plugins import record
 from winnow.samplers import Sampler
 from winnow.training import HELD_OUT
 from winnow.types import Algorithm, Weighter, check_settings

@@ -32,8 +32,8 @@ from winnow.bench.results import Result, collect
 from winnow.data.catalogue import Watch, unwatched
 from winnow.errors import BadInput, out_of_memory
 from winnow.evaluation import place
-from winnow.methods import record
 from winnow.packs.run import Run, probabilities
+from winnow.plugins import record
 from winnow.system.files import sweep
 from winnow.system.locks import Taken, is_held, locked
 from winnow.system.metrics import read_metrics

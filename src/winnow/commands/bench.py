@@ -219,8 +219,8 @@ def show(left: Todo, total: int, found: Reckoned | None, played: Playing | None,
     from rich.text import Text
 
     from winnow.bench.datasets import missing
-    from winnow.envs import cores_here
-    from winnow.methods import record
+    from winnow.plugins import record
+    from winnow.system.cores import cores_here
 
     console = Console()
     packs = [need.pack for need in found.needs] if found else left.packs

@@ -187,7 +187,7 @@ def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any
 
 def _word(part: Any) -> str:
     """What a plug-in is called on the command line."""
-    from winnow.methods import record
+    from winnow.plugins import record
 
     return record(part)["name"]
 

@@ -28,6 +28,7 @@ from winnow.data.folder import home
 from winnow.data.names import ROWS
 from winnow.envs.episodes import Crew, Played, Task
 from winnow.errors import BadInput
+from winnow.system.cores import cores_here
 from winnow.system.files import sweep
 
 FORMAT = 1
@@ -195,7 +196,7 @@ def play(job: Job, rows: int, processes: int | None = None, progress: Progress |
     held = sum(one.steps for one in done.values())
     whole, reached = 0, 0  # episodes without a gap from the first on, and their rows
     task = Task(job.name, job.environment, job.policy, job.base)
-    with Crew(task, processes or envs.cores_here(), lambda number: number not in done) as crew:
+    with Crew(task, processes or cores_here(), lambda number: number not in done) as crew:
         try:
             while True:
                 while whole in done:

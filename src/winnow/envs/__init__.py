@@ -11,17 +11,16 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from winnow.errors import BadInput, install_hint
+from winnow.system.processes import address, at_address
 from winnow.system.progress import say
 
 
@@ -237,39 +236,6 @@ EVALUATION = 1 << 40
 """Added to the base seed of episodes that are played to evaluate: no training episode has one like it."""
 
 
-def cores_here() -> int:
-    """Cores this process may use: those it may run on, its container's share of them, and $WINNOW_CORES at the most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    given = os.environ.get("WINNOW_CORES") or str(cores)
-    if not given.isdecimal() or int(given) < 1:
-        raise BadInput(f"WINNOW_CORES is {given!r}; it must be a whole number of at least 1")
-    return max(1, int(min(cores, int(given), container_share())))
-
-
-def container_share(process: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float:
-    """Cores by the quota of this process's control groups, of either version; infinite where there is none."""
-    try:
-        groups = [line.split(":", 2) for line in Path(process).read_text("utf-8").splitlines()]
-    except OSError:  # no Linux
-        return float("inf")
-    shares = [float("inf")]
-    for _, controllers, name in groups:
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = Path(root, controllers)
-        place = top / name.lstrip("/")
-        shares += [_quota(folder) for folder in (place, *place.parents) if folder.is_relative_to(top)]
-    return min(shares)
-
-
-def _quota(group: Path) -> float:
-    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
-        with contextlib.suppress(OSError, ValueError):
-            quota, period = " ".join((group / name).read_text("utf-8") for name in names).split()
-            return int(quota) / int(period) if quota not in ("max", "-1") else float("inf")
-    return float("inf")
-
-
 # ---------------------------------------------------------------------------------- for another process
 
 
@@ -287,21 +253,3 @@ def made_of(said: dict[str, Any]) -> Environment:
     """The environment again, in another process."""
     source = said["source"] if "source" in said else at_address(said["function"])
     return Environment(said["name"], source, said["limit"], None, said["options"])
-
-
-def address(thing: Any) -> str:
-    """Where another process can import a function or a class from, as module:name."""
-    found, where = None, f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', '')}"
-    with contextlib.suppress(ImportError, AttributeError):
-        found = at_address(where)
-    if found is not thing or where.startswith("__main__:"):
-        raise ValueError(f"{where} is not there for other processes")
-    return where
-
-
-def at_address(where: str) -> Any:
-    module, _, name = where.partition(":")
-    found = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found

@@ -18,6 +18,7 @@ from winnow import envs
 from winnow.envs import EVALUATION, Environment
 from winnow.envs.workers import Workers
 from winnow.errors import BadInput
+from winnow.system.cores import cores_here
 
 Act = Callable[[np.ndarray, slice], np.ndarray]
 """Observations [runs, n, O] of these runs (a slice of all) to actions [runs, n, A] in the environment's units."""
@@ -80,7 +81,7 @@ class Games:
         seats: int | None = None,
     ) -> None:
         self.runs, self.episodes = len(environments), episodes
-        cores = processes or envs.cores_here()
+        cores = processes or cores_here()
         most = min(seats or max(2, CROWD * cores // self.runs), MOST if self.runs > 1 else 2 * MOST)
         self.seats = -(-episodes // -(-episodes // most))  # as many as leave none without work while others play on
         self.groups = self._grouped(2 if self.runs * self.seats >= max(2, 4 * cores) else 1)

@@ -19,9 +19,10 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from winnow.envs import Environment, cores_here, described, episode_seed, lookup, made_of, make, no_log_file, shape
+from winnow.envs import Environment, described, episode_seed, lookup, made_of, make, no_log_file, shape
 from winnow.envs.locomotion import several
 from winnow.system import processes
+from winnow.system.cores import cores_here
 
 ENDLESS = int(np.iinfo(np.int64).max)
 LIVES = 3

@@ -23,6 +23,7 @@ from winnow.errors import BadInput
 from winnow.policy import stacked
 from winnow.policy.stacked import Actors
 from winnow.system import checkpoint
+from winnow.system.cores import cores_here
 from winnow.system.files import is_file_name, parse_json
 from winnow.system.metrics import read_metrics
 from winnow.types import Algorithm, Spec
@@ -291,7 +292,7 @@ def evaluate(
             shape = jax.tree.structure(one.algorithm), one.spec.obs_dim, one.spec.action_dim
             groups.setdefault(shape, []).append(number)
     _check([one for one in wanted if isinstance(one, Candidate)], wanted)
-    size = max(1, CROWD // 2 * (processes or envs.cores_here()))
+    size = max(1, CROWD // 2 * (processes or cores_here()))
     total, ended = episodes * sum(map(len, groups.values())), 0
 
     def tick(more: int) -> None:

@@ -31,9 +31,9 @@ from winnow.envs.play import Games
 from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation, Round, Snapshot, earned, place
-from winnow.methods import record
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
+from winnow.plugins import record
 from winnow.policy import stacked
 from winnow.system import checkpoint, processes
 from winnow.system.files import sweep
@@ -162,7 +162,7 @@ class Rounds:
         """What the process that plays must know, as a line."""
         kinds = {record(run.algorithm)["name"]: type(run.algorithm) for run in runs if self._plays(run)}
         try:
-            learners = {name: envs.address(kind) for name, kind in kinds.items()}
+            learners = {name: processes.address(kind) for name, kind in kinds.items()}
         except ValueError as error:
             raise BadInput(f"can't be evaluated while it trains: {error}; define it in a module of its own") from error
         places = {name: envs.described(entry) for (name, *_), entry in self._places.items()}
@@ -279,7 +279,7 @@ def serve() -> None:
 
 def _play_all(job: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
     """The rounds of each snapshot that comes in. Environments stay open as long as they serve the next one."""
-    ALGORITHMS.update({name: envs.at_address(where) for name, where in job["algorithms"].items()})
+    ALGORITHMS.update({name: processes.at_address(where) for name, where in job["algorithms"].items()})
     places = {name: envs.made_of(said) for name, said in job["environments"].items()}
     waiting: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read_on, args=(waiting,), daemon=True).start()

@@ -78,7 +78,7 @@ def plain(data: Dataset) -> list[Weighting]:
 
 def of_runs(data: Dataset, paths: Sequence[Path], told: Callable[[str], None]) -> list[Weighting]:
     """What finished runs do with the rows of their dataset."""
-    from winnow.methods import record
+    from winnow.plugins import record
     from winnow.training.trained import Trained
 
     if len(paths) > MOST_RUNS:

@@ -23,10 +23,10 @@ import numpy as np
 
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import action_transform
-from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
 from winnow.samplers.fits.values import scale_of, to_the_end
+from winnow.system.cores import cores_here
 from winnow.types import Array
 
 MARGIN = 0.1

@@ -22,13 +22,14 @@ import numpy as np
 from winnow.data.dataset import Dataset
 from winnow.data.holdout import join, split
 from winnow.errors import BadInput
-from winnow.methods import make_algorithm, record, resized
+from winnow.methods import make_algorithm, resized
 from winnow.ope import estimate, fqe, ranking
 from winnow.ope.candidates import GRID, Candidate
 from winnow.ope.estimate import Fit
 from winnow.ope.fqe import FQE, USUAL
 from winnow.ope.ranking import MethodEstimate
 from winnow.packs.run import Run
+from winnow.plugins import record
 from winnow.system import checkpoint
 from winnow.system.files import claim, write_text
 from winnow.system.progress import Progress

@@ -17,22 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow.envs import cores_here
+from winnow.packs.precision import Precision, best_precision, keep_programs, side_by_side, where_right
 from winnow.packs.run import Drawn, Run
-from winnow.packs.step import (
-    Learner,
-    Precision,
-    advance,
-    best_precision,
-    inspect,
-    keep_programs,
-    refresh,
-    score,
-    side_by_side,
-    start_learners,
-    where_right,
-)
+from winnow.packs.step import Learner, advance, inspect, refresh, score, start_learners
 from winnow.packs.tables import Lane, Tables, lay_out
+from winnow.system.cores import cores_here
 from winnow.types import Spec, State
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
-from winnow.methods import from_record
 from winnow.packs.step import act
+from winnow.plugins import from_record
 from winnow.policy.stacked import pruned
 from winnow.system import checkpoint
 from winnow.types import Algorithm, Spec, State

@@ -18,9 +18,9 @@ from jax.extend.core import Literal
 
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput
-from winnow.methods import from_record
 from winnow.packs.pack import Pack
 from winnow.packs.step import act
+from winnow.plugins import from_record
 from winnow.system import checkpoint
 from winnow.types import Algorithm, Array, Spec, State
 

@@ -20,7 +20,7 @@ from winnow.bench.study_list import STUDIES
 from winnow.bench.suites import METHODS, Entry
 from winnow.data.names import is_name, parse
 from winnow.errors import BadInput
-from winnow.methods import record
+from winnow.plugins import record
 from winnow.report import statistics
 from winnow.report.published import study_score
 from winnow.report.runs import FAMILIES, Run, told_apart

@@ -7,6 +7,7 @@ nothing but the standard library, so that a child has only what its own module a
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -46,3 +47,21 @@ def answering() -> tuple[BinaryIO, BinaryIO]:
     commands, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what an environment prints must not be taken for an answer
     return commands, answers
+
+
+def address(thing: Any) -> str:
+    """Where another process can import a function or a class from, as module:name."""
+    found, where = None, f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', '')}"
+    with contextlib.suppress(ImportError, AttributeError):
+        found = at_address(where)
+    if found is not thing or where.startswith("__main__:"):
+        raise ValueError(f"{where} is not there for other processes")
+    return where
+
+
+def at_address(where: str) -> Any:
+    module, _, name = where.partition(":")
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -27,8 +27,9 @@ from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.evaluation import Evaluation
 from winnow.evaluation.background import Rounds
-from winnow.methods import make_algorithm, make_sampler, make_weighter, method, record
+from winnow.methods import make_algorithm, make_sampler, make_weighter, method
 from winnow.packs.run import Drawn, Run, packs, probabilities
+from winnow.plugins import record
 from winnow.samplers import Sampler
 from winnow.system import checkpoint
 from winnow.system.files import claim, sweep

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from winnow.evaluation.background import Rounds
-from winnow.methods import record
 from winnow.packs.pack import Pack
 from winnow.packs.run import Drawn, Run
 from winnow.packs.step import Learner
+from winnow.plugins import record
 from winnow.policy import Policy
 from winnow.policy.stacked import SCALING
 from winnow.system import checkpoint

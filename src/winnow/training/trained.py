@@ -15,9 +15,9 @@ from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.evaluation import Round, score_of
-from winnow.methods import from_record, record
 from winnow.packs.pack import log_weights
 from winnow.packs.run import Run, probabilities
+from winnow.plugins import from_record, record
 from winnow.policy import Policy
 from winnow.samplers import SAMPLERS
 from winnow.system import checkpoint
@@ -38,7 +38,7 @@ class Trained:
     rounds: tuple[Round, ...] = ()
     """The rounds of its evaluation while it was trained, in order."""
     precision: str = "default"
-    """What its networks multiplied in (`winnow.packs.step.Precision`)."""
+    """What its networks multiplied in (`winnow.packs.precision.Precision`)."""
     warnings: tuple[str, ...] = ()
     """What its own numbers said against it while it trained (`winnow.training.alarms`)."""
 

@@ -26,10 +26,10 @@ from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset, Kind
 from winnow.data.scaling import Scaling
 from winnow.data.shards import BLOCK, Shard, blocks, shards
-from winnow.envs import cores_here
 from winnow.errors import BadInput
 from winnow.packs.step import weigh
 from winnow.packs.tables import read, start_of
+from winnow.system.cores import cores_here
 from winnow.system.files import replacing, sweep, write_text
 from winnow.training.trained import Trained
 from winnow.types import State, Weighter
