@@ -27,7 +27,7 @@ from winnow.bench import plan, run_local, suites
 from winnow.bench.costs import pace
 from winnow.bench.datasets import Shelf, make_ready
 from winnow.bench.plan import How, Planned
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 from winnow.system import checkpoint

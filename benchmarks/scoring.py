@@ -55,7 +55,7 @@ def finished(path: Path, data: Dataset) -> None:
     import jax
 
     from winnow.policy import Policy
-    from winnow.training import plan
+    from winnow.training.planning import plan
     from winnow.training.trained import Trained
 
     run = plan(data, "bc", "dw-uniform")[0]

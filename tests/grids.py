@@ -14,7 +14,7 @@ from winnow.bench import plan, suites
 from winnow.bench.plan import Planned
 from winnow.bench.results import Result
 from winnow.data.names import level
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.plugins import record
 
 GAIN = {"uniform": 0.0, "aw": 12.0, "pf": 4.0, "dw-aw": 20.0, "dw-uniform": 10.0, "dual-aw": 16.0}

@@ -10,7 +10,7 @@ from winnow.algorithms import BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.packs.run import Run
-from winnow.training import plan
+from winnow.training.planning import plan
 
 OPTIONS: dict[str, Any] = {"steps": 60, "chunk": 20, "batch_size": 16, "progress": False}
 

@@ -20,8 +20,10 @@ from test_envs import Counter
 from winnow import envs, toy
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation, Round, evaluate, score_of
 from winnow.evaluation.background import Rounds
+from winnow.evaluation.play import evaluate
+from winnow.evaluation.records import Round, score_of
+from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 from winnow.packs.step import act

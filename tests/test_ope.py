@@ -21,7 +21,8 @@ from winnow.errors import BadInput
 from winnow.methods import method, resized
 from winnow.ope import estimate, fqe, ranking, weighted_reward
 from winnow.ope.fqe import FQE
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 from winnow.weighters import Density, Dual
 
 QUICK = FQE(steps=1_500, fits=2, batch_size=64, hidden=(32, 32), discount=0.9, learning_rate=3e-3)

@@ -25,7 +25,7 @@ from winnow.data.shards import Shard, blocks, shards
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.policy import Policy
-from winnow.training import plan
+from winnow.training.planning import plan
 from winnow.training.trained import Trained
 from winnow.training.weigh_files import Scorer, finished, score, score_all
 from winnow.weighters import Density, Dual, Fixed, OptiDICE

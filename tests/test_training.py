@@ -27,7 +27,8 @@ from winnow.packs.run import Run
 from winnow.samplers import AW, Uniform
 from winnow.system import checkpoint
 from winnow.system.metrics import read_metrics
-from winnow.training import plan, train, train_runs
+from winnow.training import train, train_runs
+from winnow.training.planning import plan
 from winnow.training.trained import Trained
 from winnow.weighters import Density, Dual, NoWeights
 

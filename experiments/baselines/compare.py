@@ -14,7 +14,8 @@ import numpy as np
 
 from winnow import toy
 from winnow.methods import make_algorithm, method, resized
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 
 ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64, 64)
 OPTIDICE = [("optidice-w", {"alpha": alpha, "learning_rate": 1e-3}) for alpha in (0.1, 1.0, 5.0)]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from winnow.commands.demo import HIDDEN, LEARNING_RATE, SET
 from winnow.data.catalogue import open_named
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.methods import make_algorithm, resized
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 
 SIZES = ((256, 40_000), (256, 60_000), (128, 60_000), (128, 80_000), (64, 100_000), (64, 160_000))
 """Batch size and updates."""

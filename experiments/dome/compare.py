@@ -12,7 +12,8 @@ import numpy as np
 
 from winnow import toy
 from winnow.methods import make_algorithm, method, resized
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 
 METHODS = ("uniform", "aw", "dw-uniform", "dw-aw", "dual-uniform", "dual-aw")
 ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64, 64)

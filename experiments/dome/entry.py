@@ -12,7 +12,8 @@ from pathlib import Path
 from winnow import toy
 from winnow.algorithms import TD3BC
 from winnow.data.recipes import mixed
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 from winnow.weighters import Dual
 
 HIDDEN = (64, 64)

@@ -22,7 +22,7 @@ import numpy as np
 from winnow.bench import plan, run_local, suites
 from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.methods import METHODS
 from winnow.nets import adam_init, adam_step, mlp_init, scalar
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin

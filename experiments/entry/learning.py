@@ -16,7 +16,7 @@ from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind
 from winnow.bench.suites import Entry
 from winnow.data.dataset import Dataset
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.methods import make_sampler
 
 

@@ -36,7 +36,8 @@ from winnow.methods import make_algorithm, method, resized
 from winnow.ope import estimate as estimating
 from winnow.ope.fqe import FQE
 from winnow.system.files import write_text
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 from winnow.training.trained import Trained
 
 SETS = ("dome", *(f"{task}-random-expert-10%@100000" for task in ("hopper", "walker2d", "halfcheetah")))

@@ -24,7 +24,7 @@ from winnow.methods import make_algorithm, method, resized
 from winnow.nets import tiles
 from winnow.packs.pack import Pack
 from winnow.packs.step import act
-from winnow.training import plan
+from winnow.training.planning import plan
 
 PLAN = {"iql": (32, 10_000, 256), "cql": (32, 2_000, 256), "td3bc": (32, 10_000, 256)}
 """algorithm: (seeds, updates, rows of a batch and width of a layer)"""

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from winnow.data.sources import open_dataset
     from winnow.data.store import save
     from winnow.errors import BadInput
-    from winnow.evaluation import Evaluation, Round, evaluate
+    from winnow.evaluation.play import evaluate
+    from winnow.evaluation.records import Round
+    from winnow.evaluation.settings import Evaluation
     from winnow.methods import method
     from winnow.ope.estimate import judge
     from winnow.ope.fqe import FQE

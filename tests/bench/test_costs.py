@@ -15,7 +15,7 @@ from winnow.bench.plan import How, Planned, grid
 from winnow.bench.suites import entries
 from winnow.envs import lookup
 from winnow.errors import BadInput
-from winnow.evaluation import place
+from winnow.evaluation.candidates import place
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 

@@ -17,7 +17,7 @@ from winnow.bench.plan import How, Planned, digest, grid, packs, shard
 from winnow.bench.suites import entries
 from winnow.data import d4rl, pools, store
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.methods import make_algorithm, method
 
 ALGORITHMS = ["iql", "cql", "td3bc"]

@@ -18,7 +18,7 @@ from winnow.bench.study_list import HOPPER, STUDIES, divided, named
 from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.cli import main
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 
 COUNTS = {
     "lambda": 4 * 2 * (6 + 1),

@@ -10,7 +10,7 @@ from typing import Any
 from winnow.bench.plan import How, Planned, grid
 from winnow.bench.results import Result, collect
 from winnow.bench.suites import entries
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 
 DATASETS = ["hopper-random-expert-5%@300", "hopper-random-medium-10%@300"]
 METHODS = ["uniform", "aw", "dw-aw"]

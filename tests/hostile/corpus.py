@@ -294,11 +294,11 @@ def runs(folder: Path) -> list[Path]:
 
 def use_run(path: Path) -> Said:
     """As `evaluate`, `weights`, `export` and `ope` do."""
-    from winnow import evaluation
+    from winnow.evaluation import candidates
     from winnow.ope import estimate
     from winnow.policy import Policy
 
-    found = evaluation.candidates(path)
+    found = candidates.candidates(path)
     assert len(found) == 1
     policy = Policy.load(path)
     assert policy(np.zeros((2, 3))).shape == (2, 2)
@@ -313,11 +313,11 @@ def configs(folder: Path) -> list[Path]:
 
 
 def use_config(path: Path) -> Said:
-    from winnow import evaluation
+    from winnow.evaluation import candidates
     from winnow.system.files import claim
 
     claim(path, {}, True, "runs")
-    for one in evaluation.candidates(path.parent):
+    for one in candidates.candidates(path.parent):
         assert one
     return []
 
@@ -328,7 +328,7 @@ def returns(folder: Path) -> list[Path]:
 
 
 def use_returns(path: Path) -> Said:
-    from winnow.evaluation import read_rounds, score_of
+    from winnow.evaluation.records import read_rounds, score_of
     from winnow.system.metrics import keep_lines
 
     keep_lines(path, lambda line: line["step"] <= 10 and bool(line["run"]))
@@ -380,7 +380,7 @@ def snapshots(folder: Path) -> list[Path]:
     from problems import tiny
 
     from winnow.algorithms import BC
-    from winnow.evaluation import Snapshot
+    from winnow.evaluation.candidates import Snapshot
     from winnow.plugins import record
     from winnow.policy import stacked
     from winnow.types import Spec
@@ -396,9 +396,9 @@ def snapshots(folder: Path) -> list[Path]:
 
 
 def use_snapshot(path: Path) -> Said:
-    from winnow import evaluation
+    from winnow.evaluation import candidates
 
-    found = list(evaluation.Snapshot.load(path).candidates())
+    found = list(candidates.Snapshot.load(path).candidates())
     assert all(one.actors.shift.shape == (1, 3) for one in found)
     return []
 

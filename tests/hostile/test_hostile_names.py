@@ -10,7 +10,6 @@ import pytest
 from corpus import minari, result_files, runs
 from making import columns, dataset, files_in, write_hdf5
 
-from winnow import evaluation
 from winnow.bench.results import collect
 from winnow.cli import main
 from winnow.data import store
@@ -19,8 +18,10 @@ from winnow.data.minari import minari_metadata
 from winnow.data.names import is_name
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.evaluation.candidates import candidates
 from winnow.system.files import is_file_name
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 
 CLIMBING = ["..", "../x", "a/../../x", "/etc/passwd", ".hidden", "a/b", "."]
 DRIVES = ["\\\\host\\x", "a\\..\\x", "C:x", "C:\\x"]
@@ -86,12 +87,12 @@ def test_a_folder_of_runs_leads_to_no_other_folder(name, trained, capsys):
     config.write_text(json.dumps(json.loads(good) | {"runs": [{"name": name}]}))
     try:
         with pytest.raises(BadInput, match=r"config\.json: no run is called"):
-            evaluation.candidates(trained)
+            candidates(trained)
         assert main(["evaluate", str(trained), "--episodes", "1"]) == 2
     finally:
         config.write_text(good)
     assert "no run is called" in capsys.readouterr().err
-    assert [one.run for one in evaluation.candidates(trained)] == ["toy.bc.uniform.seed0", "toy.bc.dw.seed0"]
+    assert [one.run for one in candidates(trained)] == ["toy.bc.uniform.seed0", "toy.bc.dw.seed0"]
 
 
 @pytest.mark.parametrize("identity", [*ODD, "a//b", "a/..", "../secret/toy-v0"])

@@ -17,7 +17,6 @@ from corpus import KINDS, minari, runs, use_result
 from grids import planned, result
 from making import columns, dataset, source, write_hdf5
 
-from winnow import evaluation
 from winnow.bench.plan import digest
 from winnow.bench.remaining import todo
 from winnow.bench.results import thinned
@@ -28,6 +27,8 @@ from winnow.data.export import export
 from winnow.data.recipes import Recipe, build, mixed, rebuild
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
+from winnow.evaluation.candidates import Snapshot, candidates
+from winnow.evaluation.records import read_rounds
 from winnow.policy import Policy
 from winnow.render import figures
 from winnow.report.runs import read
@@ -229,7 +230,7 @@ def test_json_that_is_nested_too_deeply(tmp_path):
     refused(lambda: read_recipe(tmp_path / "x.json"), "x.json: is not JSON")
     refused(lambda: claim(tmp_path / "x.json", {}, True, "runs"), "x.json: is damaged")
     (tmp_path / "config.json").write_text(DEEP)
-    refused(lambda: evaluation.candidates(tmp_path), str(tmp_path))
+    refused(lambda: candidates(tmp_path), str(tmp_path))
     (tmp_path / "metrics.jsonl").write_text(DEEP + '\n{"run": "a", "step": 1}\n')
     assert read_metrics(tmp_path / "metrics.jsonl") == [{"run": "a", "step": 1}]
     (tmp_path / "work" / "a").mkdir(parents=True)
@@ -278,7 +279,7 @@ def test_rounds_that_are_none(tmp_path):
         good | {"lengths": 5},
     ]
     (tmp_path / "returns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*odd, good]))
-    assert [one.line() for one in evaluation.read_rounds(tmp_path / "returns.jsonl")] == [good]
+    assert [one.line() for one in read_rounds(tmp_path / "returns.jsonl")] == [good]
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +331,7 @@ def test_records_of_runs(change, finished, tmp_path):
     told = record | change if isinstance(change, dict) else change
     spoiled = tmp_path / path.name
     checkpoint.save(spoiled, arrays, told)
-    for load in (Policy.load, evaluation.candidates):
+    for load in (Policy.load, candidates):
         refused(lambda load=load: load(spoiled), path.name)
 
 
@@ -339,7 +340,7 @@ def test_records_of_runs_that_lack_something(lacking, finished, tmp_path):
     path, record, arrays = finished
     spoiled = tmp_path / path.name
     checkpoint.save(spoiled, arrays, {name: value for name, value in record.items() if name != lacking})
-    refused(lambda: evaluation.candidates(spoiled), path.name)
+    refused(lambda: candidates(spoiled), path.name)
 
 
 def test_a_snapshot_of_policies_of_other_shapes(tmp_path):
@@ -349,9 +350,9 @@ def test_a_snapshot_of_policies_of_other_shapes(tmp_path):
     record, arrays = checkpoint.read_record(path), load_file(path)
     record["runs"][1]["algorithm"]["hidden"] = [8]
     checkpoint.save(path, arrays, record)
-    refused(lambda: evaluation.Snapshot.load(path), path.name, "policies of one shape")
+    refused(lambda: Snapshot.load(path), path.name, "policies of one shape")
     checkpoint.save(path, arrays, record | {"runs": []})
-    refused(lambda: evaluation.Snapshot.load(path), path.name)
+    refused(lambda: Snapshot.load(path), path.name)
 
 
 def test_arrays_of_other_types(tmp_path):

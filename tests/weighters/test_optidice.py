@@ -21,7 +21,8 @@ from winnow.methods import method
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 from winnow.samplers import Uniform
-from winnow.training import plan, train_runs
+from winnow.training import train_runs
+from winnow.training.planning import plan
 from winnow.types import Batch, Spec, Weights
 from winnow.weighters import NoWeights, OptiDICE
 from winnow.weighters.optidice import DIVERGENCES

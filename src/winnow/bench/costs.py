@@ -18,7 +18,7 @@ from winnow.data.names import parse
 from winnow.envs import Environment, shape
 from winnow.envs.play import play
 from winnow.errors import BadInput
-from winnow.evaluation import place
+from winnow.evaluation.candidates import place
 from winnow.packs.pack import Pack, traced
 from winnow.packs.run import Drawn, Run
 from winnow.system.cores import cores_here

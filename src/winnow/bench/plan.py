@@ -18,7 +18,7 @@ from winnow.bench.suites import Entry
 from winnow.data import d4rl, pools
 from winnow.data.names import level, parse
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.methods import make_algorithm, method
 from winnow.plugins import record
 from winnow.samplers import Sampler

@@ -31,7 +31,7 @@ from winnow.bench.remaining import Todo, begin, lock_of, tidy, todo, work_of
 from winnow.bench.results import Result, collect
 from winnow.data.catalogue import Watch, unwatched
 from winnow.errors import BadInput, out_of_memory
-from winnow.evaluation import place
+from winnow.evaluation.candidates import place
 from winnow.packs.run import Run, probabilities
 from winnow.plugins import record
 from winnow.system.files import sweep

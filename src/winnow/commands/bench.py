@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 
 if TYPE_CHECKING:
     from winnow.bench.costs import Playing, Reckoned

@@ -109,9 +109,10 @@ def demo(
 def _train(dataset: Any, out: Path, steps: int, seeds: int) -> list[Any]:
     import dataclasses
 
-    from winnow.evaluation import Evaluation
+    from winnow.evaluation.settings import Evaluation
     from winnow.methods import make_algorithm, method, resized
-    from winnow.training import plan, train_runs
+    from winnow.training import train_runs
+    from winnow.training.planning import plan
 
     algorithm = dataclasses.replace(resized(make_algorithm("iql", dataset), HIDDEN), learning_rate=LEARNING_RATE)
     runs = []

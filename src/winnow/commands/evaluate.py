@@ -12,7 +12,7 @@ import tyro
 from winnow.errors import BadInput
 
 if TYPE_CHECKING:
-    from winnow.evaluation import Round
+    from winnow.evaluation.records import Round
 
 
 def evaluate(

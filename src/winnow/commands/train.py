@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 
 NAMES = """
 naming what to train (give these words first or last, in any order):
@@ -124,7 +124,8 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
     """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
-    from winnow.training import plan, train_runs
+    from winnow.training import train_runs
+    from winnow.training.planning import plan
 
     def given(family: str, part: Any) -> Any:
         chosen = settings.get(family, {}) | settings.get(f"{family}.{_word(part)}", {})

@@ -30,7 +30,9 @@ from winnow.envs import Environment
 from winnow.envs.play import Games
 from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation, Round, Snapshot, earned, place
+from winnow.evaluation.candidates import Snapshot, place
+from winnow.evaluation.records import Round, earned
+from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 from winnow.plugins import record

@@ -20,7 +20,7 @@ import numpy as np
 
 from winnow import envs
 from winnow.errors import BadInput, install_hint
-from winnow.evaluation import Candidate, candidates, place
+from winnow.evaluation.candidates import Candidate, candidates, place
 from winnow.system import processes
 from winnow.system.files import replacing
 

@@ -36,7 +36,7 @@ from winnow.types import check_settings
 from winnow.weighters import Density, Dual
 
 if TYPE_CHECKING:
-    from winnow.training.trained import RowWeights
+    from winnow.training.row_weights import RowWeights
 
 __all__ = ["DensityWeights", "RowSampler", "Weights", "expect", "probabilities"]
 
@@ -213,7 +213,7 @@ class DensityWeights(nn.Module):
 
     def rows(self, data: Data, sampler: str | Sampler = "uniform") -> RowWeights:
         """What the weights say of each row of a dataset, drawn with a sampler: `.ratio`, `.probability`, `.weight`."""
-        from winnow.training.trained import RowWeights
+        from winnow.training.row_weights import RowWeights
 
         dataset = as_dataset(data)
         chance, count = probabilities(dataset, sampler), len(dataset)

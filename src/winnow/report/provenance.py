@@ -15,7 +15,7 @@ from winnow.bench.results import PACKED
 from winnow.bench.study import PREFIX, Study
 from winnow.data import names
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
+from winnow.evaluation.settings import Evaluation
 from winnow.report.runs import Run, protocol
 from winnow.report.studies import matched
 

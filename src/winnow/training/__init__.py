@@ -25,11 +25,9 @@ from winnow import __version__
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.evaluation import Evaluation
 from winnow.evaluation.background import Rounds
-from winnow.methods import make_algorithm, make_sampler, make_weighter, method
+from winnow.evaluation.settings import Evaluation
 from winnow.packs.run import Drawn, Run, packs, probabilities
-from winnow.plugins import record
 from winnow.samplers import Sampler
 from winnow.system import checkpoint
 from winnow.system.files import claim, sweep
@@ -39,6 +37,7 @@ from winnow.system.progress import Progress
 from winnow.training.hooks import Hooks
 from winnow.training.loop import Call, Job
 from winnow.training.pace import Pace
+from winnow.training.planning import plan
 from winnow.training.trained import Trained, run_record
 from winnow.types import Algorithm, Weighter, check_settings
 
@@ -78,33 +77,6 @@ def train(
         ],
         **options,
     )
-
-
-def plan(
-    dataset: Dataset,
-    algorithm: str | Algorithm,
-    method_name: str,
-    *,
-    sampler: str | Sampler | None = None,
-    weighter: str | Weighter | None = None,
-    seeds: int | Sequence[int] = 1,
-) -> list[Run]:
-    """The runs of one dataset, algorithm and method: one for each seed.
-
-    A run is named after its dataset, algorithm, method and seed; a sampler or weighter given by name takes the
-    method's place there.
-    """
-    learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
-    title = record(learner)["name"]
-    usual = method(method_name, title, len(dataset))
-    drawn = make_sampler(sampler, title, len(dataset)) if isinstance(sampler, str) else sampler or usual[0]
-    weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual[1]
-    same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
-    label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
-    return [
-        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}")
-        for seed in (range(seeds) if isinstance(seeds, int) else seeds)
-    ]
 
 
 def _several(value: Any) -> Many:

@@ -14,7 +14,7 @@ from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
-from winnow.evaluation import Round, score_of
+from winnow.evaluation.records import Round, score_of
 from winnow.packs.pack import log_weights
 from winnow.packs.run import Run, probabilities
 from winnow.plugins import from_record, record
@@ -22,6 +22,7 @@ from winnow.policy import Policy
 from winnow.samplers import SAMPLERS
 from winnow.system import checkpoint
 from winnow.system.metrics import read_metrics
+from winnow.training.row_weights import RowWeights
 from winnow.types import Spec
 from winnow.weighters import WEIGHTERS
 
@@ -83,30 +84,6 @@ class Trained:
         rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
         told = saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds)
         return cls(run, *told, saved.get("precision", "default"), tuple(saved.get("warnings", ())))
-
-
-@dataclass(frozen=True)
-class RowWeights:
-    """What a run does with each row of its dataset."""
-
-    probability: np.ndarray
-    """How often the sampler draws it; sums to 1."""
-    ratio: np.ndarray
-    """How much it counts when drawn, w(s,a); its mean over draws is 1."""
-
-    @property
-    def weight(self) -> np.ndarray:
-        """Both together: the row's share of the weighted data times the number of rows; its mean over rows is 1."""
-        return len(self.probability) * self.probability * self.ratio
-
-    def share(self, rows: np.ndarray, batch_size: int = 256, batches: int = 1_000, seed: int = 0) -> float:
-        """The part of a batch's weight that falls on some rows (a mask), in the mean over drawn batches: what an
-        algorithm sees, since weights are normalised over a batch. A row that is hardly ever drawn may have a weight
-        that nothing has trained, and would rule a sum over all rows."""
-        rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(self.probability), (batches, batch_size), p=self.probability)
-        weight = self.ratio[drawn]
-        return float(np.mean((weight * rows[drawn]).sum(axis=1) / weight.sum(axis=1)))
 
 
 def run_record(run: Run) -> dict[str, Any]:

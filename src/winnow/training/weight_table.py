@@ -12,7 +12,7 @@ from winnow.errors import BadInput
 from winnow.system.files import replacing
 
 if TYPE_CHECKING:
-    from winnow.training.trained import RowWeights
+    from winnow.training.row_weights import RowWeights
 
 
 def check_ending(path: Path) -> None:

@@ -1,0 +1,39 @@
+"""The runs of a dataset, an algorithm and a method: one for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow.data.dataset import Dataset
+from winnow.methods import make_algorithm, make_sampler, make_weighter, method
+from winnow.packs.run import Run
+from winnow.plugins import record
+from winnow.samplers import Sampler
+from winnow.types import Algorithm, Weighter
+
+
+def plan(
+    dataset: Dataset,
+    algorithm: str | Algorithm,
+    method_name: str,
+    *,
+    sampler: str | Sampler | None = None,
+    weighter: str | Weighter | None = None,
+    seeds: int | Sequence[int] = 1,
+) -> list[Run]:
+    """The runs of one dataset, algorithm and method: one for each seed.
+
+    A run is named after its dataset, algorithm, method and seed; a sampler or weighter given by name takes the
+    method's place there.
+    """
+    learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
+    title = record(learner)["name"]
+    usual = method(method_name, title, len(dataset))
+    drawn = make_sampler(sampler, title, len(dataset)) if isinstance(sampler, str) else sampler or usual[0]
+    weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual[1]
+    same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
+    label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
+    return [
+        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}")
+        for seed in (range(seeds) if isinstance(seeds, int) else seeds)
+    ]

@@ -1,0 +1,31 @@
+"""What a run says of every row of its dataset: how often it samples it, and how much it weighs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """What a run does with each row of its dataset."""
+
+    probability: np.ndarray
+    """How often the sampler draws it; sums to 1."""
+    ratio: np.ndarray
+    """How much it counts when drawn, w(s,a); its mean over draws is 1."""
+
+    @property
+    def weight(self) -> np.ndarray:
+        """Both together: the row's share of the weighted data times the number of rows; its mean over rows is 1."""
+        return len(self.probability) * self.probability * self.ratio
+
+    def share(self, rows: np.ndarray, batch_size: int = 256, batches: int = 1_000, seed: int = 0) -> float:
+        """The part of a batch's weight that falls on some rows (a mask), in the mean over drawn batches: what an
+        algorithm sees, since weights are normalised over a batch. A row that is hardly ever drawn may have a weight
+        that nothing has trained, and would rule a sum over all rows."""
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(self.probability), (batches, batch_size), p=self.probability)
+        weight = self.ratio[drawn]
+        return float(np.mean((weight * rows[drawn]).sum(axis=1) / weight.sum(axis=1)))
