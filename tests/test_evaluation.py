@@ -250,7 +250,7 @@ def test_an_environment_that_breaks_does_not_stop_the_training(table, tmp_path, 
     trained = train_runs(runs, evaluate=OFTEN, **OPTIONS)
     assert trained[0].failure is None
     assert "the hinge broke" in capsys.readouterr().err
-    with pytest.raises(BadInput, match="is trained but not evaluated"):
+    with pytest.raises(BadInput, match="training finished but evaluation failed"):
         train_runs(runs, out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)
     assert len(list((tmp_path / "o" / "policies").iterdir())) == 5
     envs.register("breaks", Counter, 9)  # mended
@@ -318,7 +318,7 @@ def test_the_process_that_plays_may_die(straight, tmp_path, monkeypatch, capsys)
 
     start = Rounds._start
     monkeypatch.setattr(Rounds, "_start", dying)
-    with pytest.raises(BadInput, match="is trained but not evaluated"):
+    with pytest.raises(BadInput, match="training finished but evaluation failed"):
         train_runs(hopping.runs(), out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)
     monkeypatch.setattr(Rounds, "_start", start)
     assert "the process that plays died with exit code -9" in capsys.readouterr().err

@@ -227,7 +227,7 @@ def test_a_damaged_checkpoint_is_named(dome, tmp_path):
     [
         ({"algorithm": IQL(expectile=1.5)}, r"algorithm.expectile is 1.5; it must be in \[0, 1\]"),
         ({"weighter": Dual(average="episode")}, "weighter.average is 'episode'; choose one of 'row', 'trajectory'"),  # type: ignore[arg-type]
-        ({"name": "../climbs"}, "can't be a file's name"),
+        ({"name": "../climbs"}, "a run's name must be a file name"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_written(dome, tmp_path, change, message):

@@ -28,12 +28,12 @@ class Batch(NamedTuple):
     reward: Array  # [B], scaled and shifted as the algorithm asked
     next_obs: Array  # [B, O]
     terminal: Array  # [B]
-    unit_reward: Array  # [B] the raw reward as the weighter asked for it: see `Weighter`
-    start_obs: Array  # [B, O] an initial state drawn at random: where a terminal leads back to
+    unit_reward: Array  # [B] the raw reward, scaled as the weighter asks: see `Weighter`
+    start_obs: Array  # [B, O] a random initial state, which follows a terminal
     row: Array  # [B] the row's number in its dataset
-    step: Array  # [] int: how many updates came before this one; the same for every run of a pack
-    progress: Array  # [] the part of the run that is done: 0 at its first update, for schedules
-    frequency: Array | None = None  # [B] how often the row is drawn, in units of 1/rows, for who `reads_frequency`
+    step: Array  # [] int: number of updates before this one; the same for every run of a pack
+    progress: Array  # [] fraction of the run that is done, 0 at its first update; for schedules
+    frequency: Array | None = None  # [B] sampling probability × dataset size; None unless a weighter `reads_frequency`
 
 
 class Weights(NamedTuple):
@@ -41,7 +41,7 @@ class Weights(NamedTuple):
 
     sa: Array  # [B] where the dataset's action is judged
     s: Array  # [B] where the policy's own action is
-    fit: Array | None = None  # [B] where a value is fitted to its backup; None: the two above there too
+    fit: Array | None = None  # [B] where a value is fitted to its backup; None: use `sa` and `s` there as well
 
     @property
     def values(self) -> Weights:
@@ -50,7 +50,7 @@ class Weights(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a plug-in must know of the data before it can make its parameters."""
+    """What a plug-in needs to know about the data to create its parameters."""
 
     obs_dim: int
     action_dim: int

@@ -66,7 +66,7 @@ def test_no_run_is_called_so(name, tmp_path):
     """A run is called after its dataset, and its file after it."""
     out = tmp_path / "deep" / "out"
     (run,) = plan(dataset(name=name), "bc", "uniform")
-    with pytest.raises(BadInput, match="can't be a file's name"):
+    with pytest.raises(BadInput, match="a run's name must be a file name"):
         train_runs([run], steps=1, out=out)
     assert files_in(tmp_path) == set()
 

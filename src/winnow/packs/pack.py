@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winnow.packs.precision import Precision, best_precision, keep_programs, side_by_side, where_right
+from winnow.packs.precision import Precision, best_precision, keep_programs, side_by_side, verified_precision
 from winnow.packs.run import Drawn, Run
 from winnow.packs.step import Learner, advance, inspect, refresh, score, start_learners
 from winnow.packs.tables import Lane, Tables, lay_out
@@ -28,9 +28,12 @@ from winnow.types import Spec, State
 class Pack:
     """Runs of one shape on the device: advance them, read their metrics, take out what they learnt.
 
-    An accelerator steps all lanes at once. A CPU is faster with plain products than with batched ones, and has cores
-    to spare: there each lane goes through the program on its own, as many at a time as there are cores. `block` says
-    how many lanes go together, where neither is wanted, and `precision` what networks multiply in.
+    An accelerator steps all lanes as one batch. A CPU multiplies single matrices faster than batches of them, so there
+    each lane runs through the program alone, on as many cores as there are.
+
+    block: number of runs stepped as one batch; default: all on an accelerator, one on a CPU
+    precision: what networks multiply in; default: the fastest that matches the reference
+    held_out: fraction of each dataset's rows that is never sampled
     """
 
     def __init__(
@@ -47,23 +50,23 @@ class Pack:
         self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
         self.block = block or (1 if jax.default_backend() == "cpu" else len(runs))
         self.step = 0
-        self.since = 0  # steps in the sums
+        self.since = 0  # steps summed in the metrics
         self.refreshes = bool(getattr(runs[0].weighter, "refreshes", False))
         self.tables, self.lanes = lay_out(runs, with_episodes=self.refreshes, drawn=drawn, held_out=held_out)
         self.spec = _spec(runs)
-        self.learners: Learner = _starting()(self.tables, self.lanes, **_start_words(runs, batch_size))
-        self.precision = precision or where_right(best_precision(min(self.block, len(runs))), self.learners)
+        self.learners: Learner = _starting()(self.tables, self.lanes, **_start_options(runs, batch_size))
+        self.precision = precision or verified_precision(best_precision(min(self.block, len(runs))), self.learners)
 
     @cached_property
     def _refresh(self) -> Any:
         return jax.jit(refresh, static_argnames=("rows",), donate_argnames=("learners",))
 
     def advance(self, count: int) -> None:
-        """Train every run for `count` more steps. An accelerator may still be at it when this returns."""
+        """Train every run for `count` more steps. An accelerator may still be working when this returns."""
         first, total = jnp.asarray(self.step), jnp.asarray(self.steps)
 
-        # A loop of a known length needs no look at its counter from the host; on the CPU that look is free, and a
-        # length that may vary lets progress be shown as often as one likes.
+        # On an accelerator a loop of fixed length saves a transfer of its counter in every step. On a CPU that transfer
+        # is free, and a variable length lets progress be shown at any time.
         advancing = _advancing(fixed=jax.default_backend() != "cpu")
 
         def go(lanes: Lane, learners: Learner) -> Learner:
@@ -86,8 +89,8 @@ class Pack:
         jax.block_until_ready(self.learners.sums)
 
     def end_chunk(self) -> dict[str, np.ndarray]:
-        """Mean metrics of each run since the last call, and what its algorithm says of some rows now (see
-        `programs.inspect`); then refresh the weighters that ask for it."""
+        """Mean metrics of each run since the last call, with its algorithm's diagnostics of some rows (see
+        `step.inspect`). Then refresh the weighters that ask for it."""
         means = {name: np.asarray(total) / max(self.since, 1) for name, total in self.learners.sums.items()}
         if hasattr(self.runs[0].algorithm, "inspect"):
             seen = _inspecting()(self.tables, self.lanes, self.learners._replace(sums={}))
@@ -99,7 +102,7 @@ class Pack:
         return means
 
     def lane(self, number: int) -> tuple[Lane, Learner]:
-        """One run's settings and states, on their own."""
+        """One run's settings and states, taken out of the pack."""
         lane, learner = jax.tree.map(lambda leaf: leaf[number], (self.lanes, self.learners))
         return lane, learner
 
@@ -110,13 +113,16 @@ class Pack:
 
 
 def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int, drawn: Drawn | None = None) -> tuple[Any, Any]:
-    """The programs of a pack on an accelerator, for its first states and for `count` steps, from shapes alone: to
-    compile them before the pack is made, and to ask what they take. Their `jaxpr` tells, and `lower().compile()`."""
+    """The two programs of a pack on an accelerator, traced from shapes alone: its initial states, and `count` steps.
+
+    Use them to compile before the pack exists, or to see what the pack needs: inspect `.jaxpr`, or
+    `.lower().compile().memory_analysis()`.
+    """
     with_episodes = bool(getattr(runs[0].weighter, "refreshes", False))
     tables, lanes = lay_out(runs, with_episodes=with_episodes, drawn=drawn)
-    start = _starting().trace(tables, lanes, **_start_words(runs, batch_size))
+    start = _starting().trace(tables, lanes, **_start_options(runs, batch_size))
     learners, step = start.out_info, (jnp.asarray(0), jnp.asarray(steps))
-    how = {"batch_size": batch_size, "precision": where_right(best_precision(len(runs)), learners)}
+    how = {"batch_size": batch_size, "precision": verified_precision(best_precision(len(runs)), learners)}
     return start, _advancing(fixed=True).trace(tables, lanes, learners, *step, count=count, **how)
 
 
@@ -127,7 +133,7 @@ def _starting() -> Any:
 
 @cache
 def _advancing(fixed: bool) -> Any:
-    """The program of a number of steps, which it is compiled for if `fixed`."""
+    """The program that makes a number of steps; `fixed`: compiled for that number."""
     static = ("batch_size", "precision", *(("count",) if fixed else ()))
     options: Any = side_by_side() or None
     return jax.jit(advance, static_argnames=static, donate_argnames=("learners",), compiler_options=options)
@@ -138,7 +144,7 @@ def _inspecting() -> Any:
     return jax.jit(inspect)
 
 
-def _start_words(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:
+def _start_options(runs: Sequence[Run], batch_size: int) -> dict[str, Any]:
     return {"spec": _spec(runs), "batch_size": batch_size, "stamp": getattr(runs[0].weighter, "stamp", None)}
 
 
@@ -147,7 +153,7 @@ def _spec(runs: Sequence[Run]) -> Spec:
 
 
 def log_weights(run: Run, weighter: State, drawn: Drawn | None = None) -> np.ndarray:
-    """The same for a run that is no longer in a pack, from the state of its weighter."""
+    """[rows] log w of a run that is no longer in a pack, from its weighter's state."""
     tables, lanes = lay_out([run], with_episodes=False, drawn=drawn)
     return _scores(tables, jax.tree.map(lambda leaf: leaf[0], lanes), weighter, len(run.dataset))
 

@@ -1,4 +1,4 @@
-"""One training run: what it is, how often it draws each row, and which runs go into one program."""
+"""One training run, its sampling probabilities, and the grouping of runs into packs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from winnow.types import Algorithm, Spec, Weighter
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: a dataset, how it is drawn from, how rows are weighed, what is learnt, and a seed."""
+    """One training run: dataset, algorithm, sampler, weighter and seed."""
 
     dataset: Dataset
     algorithm: Algorithm
@@ -31,18 +31,18 @@ class Run:
 
     @property
     def shape(self) -> Hashable:
-        """Runs with the same one are compiled into one program."""
+        """Runs of equal shape are compiled into one program."""
         structure = jax.tree.structure((self.algorithm, self.weighter))
         return structure, self.dataset.obs_dim, self.dataset.action_dim
 
     @property
     def drawing(self) -> Hashable:
-        """Runs with the same one draw rows with the same probabilities."""
+        """Runs with an equal key have the same sampling probabilities."""
         return id(self.dataset), self.sampler
 
     @property
     def weighs_any_row(self) -> bool:
-        """Whether the weighter can weigh rows that are not in the dataset: its state has no number for each row."""
+        """Whether the weighter can weigh rows outside the dataset: whether its state holds nothing per row."""
 
         def shapes(rows: int) -> Any:
             spec = self.spec._replace(rows=rows)
@@ -53,17 +53,17 @@ class Run:
 
 
 Drawn = Mapping[Hashable, np.ndarray]
-"""Samplers' probabilities, under `Run.drawing`."""
+"""Sampling probabilities of each row, by `Run.drawing`."""
 
 
 def probabilities(runs: Sequence[Run]) -> Drawn:
-    """How often each row of each run's dataset is drawn: once for every dataset and sampler, not for every seed."""
+    """Sampling probabilities, computed once for each pair of dataset and sampler, not for every seed."""
     each = {run.drawing: run for run in runs}
     return {drawing: run.sampler.probabilities(run.dataset) for drawing, run in each.items()}
 
 
 def packs(runs: Sequence[Run], largest: int | None = None) -> list[list[Run]]:
-    """Runs grouped by shape, in the order in which shapes first appear, in packs of at most `largest`."""
+    """Runs grouped by shape, in packs of at most `largest`. Shapes keep the order in which they first appear."""
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.shape, []).append(run)

@@ -1,4 +1,4 @@
-"""What is compiled for a pack: its first states, its steps, looks at whole datasets; and what its networks multiply in.
+"""The programs of a pack: initial states, updates, passes over whole datasets, and diagnostics.
 
 Pure functions of a pack's tables and lanes (see `winnow.packs.tables`). This module knows no plug-in by name.
 """
@@ -19,11 +19,11 @@ from winnow.packs.tables import PROBE, Lane, Tables, draw, gather, scaled, start
 from winnow.types import Array, Batch, Metrics, Spec, State, expect
 
 LIKELIHOODS = ("nll", "error")
-"""What an algorithm's `inspect` says of how well its policy fits a row: these are tried on rows that are held out."""
+"""Entries of an algorithm's `inspect` that say how well its policy fits a row: computed on held-out rows too."""
 
 
 class Learner(NamedTuple):
-    """What changes: the two states, and the sums of the metrics since the last report."""
+    """What training changes: the two states, and the sums of the metrics since the last report."""
 
     weighter: State
     algorithm: State
@@ -31,7 +31,7 @@ class Learner(NamedTuple):
 
 
 def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int, stamp: Hashable = None) -> Learner:
-    """Fresh states and empty sums for every lane. `stamp` tells apart what `init` reads from outside the program."""
+    """Initial states and empty sums for every lane. `stamp`: cache key for files that `init` reads."""
 
     def start(lane: Lane) -> Learner:
         k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, 2**31 - 1))
@@ -44,7 +44,7 @@ def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int, sta
 
 
 def update(tables: Tables, lane: Lane, learner: Learner, step: Array, progress: Array, batch_size: int) -> Learner:
-    """One step of one run: draw, weigh, learn. The algorithm sees the weights from before the weighter's update."""
+    """One update of one run: sample, weigh, learn. The algorithm gets the weights from before the weighter's update."""
     k_draw, k_weighter, k_algorithm = jax.random.split(jax.random.fold_in(lane.key, step), 3)
     batch = draw(tables, lane, k_draw, batch_size, step, progress)
     weighter, weights, weighed = lane.weighter.update(learner.weighter, scaled(batch, lane.mean, lane.std), k_weighter)
@@ -66,8 +66,8 @@ def advance(
     batch_size: int,
     precision: Precision = "default",
 ) -> Learner:
-    """`count` steps of every lane, beginning with step `first`."""
-    alone = lanes.rows.shape[0] == 1  # one run needs no batched products: it is the plain loop
+    """`count` updates of every lane, starting with number `first`."""
+    alone = lanes.rows.shape[0] == 1  # a single run is a plain loop, without batched products
 
     def step_all(i: Array, learners: Learner) -> Learner:
         step = first + i
@@ -84,7 +84,7 @@ def advance(
 
 
 def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learner:
-    """Let every lane's weighter look at its whole dataset (padded to `rows` rows; the padding has episode `rows`)."""
+    """Pass every lane's whole dataset to its weighter (padded to `rows` rows; the padding has episode `rows`)."""
 
     def one(lane: Lane, learner: Learner) -> Learner:
         index = jnp.arange(rows)
@@ -96,12 +96,15 @@ def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learne
 
 
 def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
-    """What every lane's algorithm says of some rows: see `Algorithm.inspect`. Likelihoods and errors are means under
-    the run's weights, over rows that are drawn and over rows that are held out; of values also the least and greatest.
+    """Diagnostics of every lane's algorithm on some rows: see `Algorithm.inspect`.
+
+    Likelihoods and errors: the mean under the run's weights, on training rows and on held-out rows. Values: mean,
+    minimum and maximum on training rows.
     """
 
     def one(lane: Lane, learner: Learner) -> Metrics:
-        fetch, found = _fetcher(tables, lane, scale=False), {}
+        fetch = _fetcher(tables, lane, scale=False)
+        metrics = {}
         for where in (0, 1):
             row = jax.lax.dynamic_slice(tables.probe, (lane.first_probe + where * PROBE,), (PROBE,))
             batch = fetch(row)
@@ -110,10 +113,10 @@ def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
             values = lane.algorithm.inspect(learner.algorithm, scaled(batch, lane.shift, lane.scale))
             for name, value in values.items():
                 if name in LIKELIHOODS:
-                    found[f"{name}/{('drawn', 'held_out')[where]}"] = expect(weight, value)
+                    metrics[f"{name}/{('drawn', 'held_out')[where]}"] = expect(weight, value)
                 elif where == 0:
-                    found |= {f"{name}/mean": value.mean(), f"{name}/min": value.min(), f"{name}/max": value.max()}
-        return found
+                    metrics |= {f"{name}/mean": value.mean(), f"{name}/min": value.min(), f"{name}/max": value.max()}
+        return metrics
 
     return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
 
@@ -124,8 +127,8 @@ def score(tables: Tables, lane: Lane, weighter: State, row: Array) -> Array:
 
 
 def _fetcher(tables: Tables, lane: Lane, scale: bool = True) -> Any:
-    """Rows by number, as the weighter reads them or with raw observations. A row keeps its initial state between
-    calls."""
+    """A function that reads rows by number, as the weighter reads them or with raw observations. A row has the same
+    initial state in every call."""
 
     def fetch(row: Array) -> Batch:
         row = jnp.minimum(row, lane.rows - 1)

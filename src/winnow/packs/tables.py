@@ -1,7 +1,7 @@
-"""The rows of a pack on the device: how they are laid out, drawn and read as batches.
+"""The rows of a pack on the device: how they are laid out, sampled and read as batches.
 
-All runs of a pack share one arena of rows. A run is a *lane*: its key, its float settings, and where in the shared
-tables its rows, its alias table and its initial states begin.
+All runs of a pack share one arena of rows. A run is a *lane*: its key, its float settings, and the offsets of its rows,
+its alias table and its initial states in the shared tables.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from winnow.samplers import alias_table
 from winnow.types import Array, Batch
 
 PROBE = 2_048
-"""Rows of each kind that a run is inspected on."""
+"""Number of training rows, and of held-out rows, on which a run's diagnostics are computed."""
 HASH = 2654435761
 """An odd multiplier that spreads row numbers over 32 bits."""
 
 
 class Tables(NamedTuple):
-    """What all lanes read: rows in slots, and for each dataset and sampler a stretch of the flat tables."""
+    """What all lanes read: rows in slots, and one section of the flat tables for each dataset and sampler."""
 
     obs: Array  # [S, O]
     action: Array  # [S, A]
     reward: Array  # [S]
     terminal: Array  # [S]
     slot: Array  # [rows of all datasets] the slot of each row
-    episode: Array  # [rows of all datasets] the episode of each row; empty where no weighter asks for it
+    episode: Array  # [rows of all datasets] the episode of each row; empty if no weighter reads it
     start: Array  # [starts of all datasets] slots of initial states
     keep: Array  # [rows of all dataset × sampler pairs] alias tables
     other: Array
-    frequency: Array  # [the same] how often each row is drawn, in units of 1/rows; empty where no weighter asks for it
-    probe: Array  # [2 · PROBE for each of the same pairs] rows to inspect: some that are drawn, some that are held out
+    frequency: Array  # [the same] sampling probability × dataset size; empty if no weighter reads it
+    probe: Array  # [2 · PROBE for each of the same pairs] rows for diagnostics: training rows, then held-out rows
 
 
 class Lane(NamedTuple):
-    """What differs between the runs of a pack, and does not change while they train."""
+    """What differs between the runs of a pack and stays fixed while they train."""
 
     key: Array
     algorithm: Any
@@ -67,9 +67,9 @@ class Lane(NamedTuple):
 def lay_out(
     runs: Sequence[Run], with_episodes: bool, drawn: Drawn | None = None, held_out: float = 0.0
 ) -> tuple[Tables, Lane]:
-    """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are laid once.
+    """The shared tables of a pack and its lanes. Rows, row lists and alias tables that runs share are stored once.
 
-    held_out: the part of each dataset's rows that is never drawn, so that what is learnt can be tried on them
+    held_out: fraction of each dataset's rows that is never sampled
     """
     arenas: dict[Arena, int] = {}
     size = 0
@@ -78,13 +78,15 @@ def lay_out(
             arenas[arena] = size
             size += arena.slots
     if size >= 2**31:
-        raise BadInput(f"these runs read {size:,} rows, a pack's tables count to {2**31:,}; train on fewer datasets")
-    slot, episode, start, other, probe = (_Stretches(np.int32) for _ in range(5))
-    keep, often = (_Stretches(np.float32) for _ in range(2))
+        raise BadInput(
+            f"a pack must have fewer than 2^31 rows (32-bit row numbers), got {size:,}; train on fewer datasets"
+        )
+    slot, episode, start, other, probe = (_Sections(np.int32) for _ in range(5))
+    keep, often = (_Sections(np.float32) for _ in range(2))
     with_frequency = getattr(runs[0].weighter, "reads_frequency", False)
     known = drawn or probabilities(runs)
-    of_dataset: dict[int, dict[str, Any]] = {}  # what lanes of one dataset share
-    first_alias: dict[Hashable, tuple[int, int]] = {}  # where the tables of lanes that draw alike begin
+    of_dataset: dict[int, dict[str, Any]] = {}  # shared by the lanes of one dataset
+    first_alias: dict[Hashable, tuple[int, int]] = {}  # offsets of tables shared by lanes with equal probabilities
     lanes: list[Lane] = []
     for run in runs:
         data = run.dataset
@@ -149,10 +151,11 @@ def lay_out(
 
 
 def split_rows(probability: np.ndarray, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """How often each row is drawn when a part of them is held out, and rows to inspect: PROBE that are drawn, then as
-    many that are held out, both as often as the sampler has them. Where nothing is held out the second are the first.
+    """Sampling probabilities with a fraction of the rows held out, and rows for diagnostics: PROBE training rows, then
+    PROBE held-out rows, both sampled with the sampler's probabilities. If nothing can be held out, both are training
+    rows.
 
-    Single rows are held out, not episodes: so the few good ones lose no more than their part.
+    Single rows are held out and not episodes, so that the few good episodes lose no more than their share.
     """
     number = np.arange(1, len(probability) + 1, dtype=np.uint64)
     held = (number * np.uint64(HASH)) % np.uint64(2**32) < held_out * 2**32
@@ -166,21 +169,20 @@ def split_rows(probability: np.ndarray, held_out: float) -> tuple[np.ndarray, np
 
 
 def _stack(*leaves: Any) -> Array:
-    """One array of what many lanes have. It is put together here: a device would compile a program for every number
-    of lanes."""
+    """The lanes' values as one array, stacked on the host: a device would compile a program for each number."""
     together = np.stack([np.asarray(leaf) for leaf in leaves])
     return jnp.asarray(together, jax.dtypes.canonicalize_dtype(together.dtype))
 
 
-class _Stretches:
-    """Arrays laid end to end."""
+class _Sections:
+    """Arrays, concatenated."""
 
     def __init__(self, dtype: Any) -> None:
         self.parts = [np.zeros(0, dtype)]
         self._size = 0
 
     def add(self, part: np.ndarray) -> int:
-        """Where the array begins."""
+        """The offset of the added array."""
         begin = self._size
         self.parts.append(np.asarray(part, self.parts[0].dtype))
         self._size += len(part)
@@ -210,31 +212,32 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
 
 
 def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progress: Array) -> Batch:
-    """`size` rows with replacement, each in two look-ups of the alias table, and as many initial states.
+    """`size` rows with replacement, each by two look-ups in the alias table, and as many initial states.
 
-    A number below n is a random word modulo n: of n = 10⁶ rows the first are drawn 2·10⁻⁴ more often than the last.
+    A number below n is a random 32-bit word modulo n. With n = 10⁶ rows, the first are sampled 0.02 % more often than
+    the last.
     """
-    words = jax.random.bits(key, (3, size), jnp.uint32)
-    column = (words[0] % lane.rows.astype(jnp.uint32)).astype(jnp.int32)
-    start = (words[1] % lane.starts.astype(jnp.uint32)).astype(jnp.int32)
-    kept = (words[2] >> 8).astype(jnp.float32) * 2.0**-24 < tables.keep[lane.first_alias + column]
+    bits = jax.random.bits(key, (3, size), jnp.uint32)
+    column = (bits[0] % lane.rows.astype(jnp.uint32)).astype(jnp.int32)
+    start = (bits[1] % lane.starts.astype(jnp.uint32)).astype(jnp.int32)
+    kept = (bits[2] >> 8).astype(jnp.float32) * 2.0**-24 < tables.keep[lane.first_alias + column]
     row = jnp.where(kept, column, tables.other[lane.first_alias + column])
     return gather(tables, lane, row, start, step, progress)
 
 
 def scaled(batch: Batch, shift: Array, scale: Array) -> Batch:
-    """The batch with its observations as (obs − shift) / scale."""
+    """The batch with observations standardised: (obs − shift) / scale."""
     obs, following, start = ((x - shift) / scale for x in (batch.obs, batch.next_obs, batch.start_obs))
     return batch._replace(obs=obs, next_obs=following, start_obs=start)
 
 
 def start_of(row: Any, starts: Any) -> Any:
-    """Which of so many initial states rows [n] have where none is drawn: spread by a fixed odd multiplier."""
+    """Numbers of the initial states that rows [n] have outside of training: spread by a fixed odd multiplier."""
     return (row.astype("uint32") * np.uint32(HASH)) % starts
 
 
 def read(rows: Rows, start: np.ndarray, like: Scaling, *, row: np.ndarray, step: int = 0, progress: float = 0) -> Batch:
-    """Rows as a weighter reads them, without tables: scaled like its dataset, each with an initial state."""
+    """Rows as a weighter reads them, without a pack: scaled like its dataset, each with an initial state."""
     mean, std, centre, half, unit = like
     columns = {
         "obs": (rows.obs - mean) / std,

@@ -43,7 +43,7 @@ from winnow.types import Algorithm, Weighter, check_settings
 
 FORMAT = "winnow-train-3"
 HELD_OUT = 0.01
-"""Part of the rows that training does not draw, if nothing else is said."""
+"""Default fraction of rows that training never samples."""
 
 Many = Sequence[Any]
 
@@ -61,7 +61,7 @@ def train(
     seeds: int | Sequence[int] = 1,
     **options: Any,
 ) -> list[Trained]:
-    """Train every combination of dataset, algorithm, method and seed, as few programs as there are shapes of run.
+    """Train every combination of dataset, algorithm, method and seed, with one program for each shape of run.
 
     A method is a sampler and a weighter by one name (`dw-aw`, see `winnow.methods`); `sampler` and `weighter`
     replace the method's. Options are those of `train_runs`: steps, batch_size, out, resume, …
@@ -104,21 +104,21 @@ def train_runs(
 ) -> list[Trained]:
     """Train runs, packed by shape, one pack after another. Ctrl-C stops after a checkpoint, if there is a folder.
 
-    steps, batch_size: updates of each run, and rows drawn for each update
-    chunk: updates between two reports; weighters that look at the whole dataset do so once a chunk
-    out, resume: a folder for everything that is worth keeping, this process's alone while it trains; go on with what
-        is there, bit for bit
-    checkpoint_seconds: the least time between two checkpoints. They are taken in the middle and at the end of a chunk
-        and written while the next half is trained, so that with 0 no more than one chunk can be lost
-    largest_pack: runs in one program at the most, where the device's memory asks for it
+    steps, batch_size: updates of each run, and rows sampled for each update
+    chunk: updates between two reports; weighters that need the whole dataset see it once a chunk
+    out: folder for checkpoints, metrics and finished runs; locked while this process trains
+    resume: continue from the checkpoints in that folder, bit for bit
+    checkpoint_seconds: minimum time between two checkpoints. They are taken in the middle and at the end of a chunk
+        and written while training goes on, so that with 0 at most one chunk can be lost
+    largest_pack: maximum number of runs in one program, for devices with little memory
     log: "tensorboard", "wandb"
     progress: whether to show a bar
-    hooks: what to tell a caller that trains more than this, in place of a bar
-    evaluate: when and how much to play the policies in their environment, beside the training
-    held_out: the part of each dataset's rows that is never drawn: on these training measures whether a policy memorises
+    hooks: callbacks in place of the bar, for a caller that trains several packs
+    evaluate: when and how much to play the policies in their environment while training goes on
+    held_out: fraction of each dataset's rows that is never sampled, to see whether a policy overfits
     """
     if not 0 <= held_out < 1:
-        raise BadInput(f"held_out is {held_out}; it must be at least 0 and below 1 (1 % is 0.01)")
+        raise BadInput(f"held_out must be at least 0 and below 1, got {held_out}; 1 % is 0.01")
     check(runs, steps=steps, batch_size=batch_size, chunk=chunk)
     groups = packs(runs, largest_pack)
     folder = None if out is None else Path(out)
@@ -130,12 +130,12 @@ def train_runs(
     with contextlib.ExitStack() as stack:
         if folder is not None:
             stack.enter_context(alone(folder))
+        record_of_runs = {"runs": [run_record(run) for group in groups for run in group]}
+        drawn = _probabilities(runs, folder, config | record_of_runs, resume)
         rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, hooks.say)) if evaluate else None
         if folder is not None:
             stack.enter_context(_stopped_by_ctrl_c(folder, hooks))
         writer = stack.enter_context(checkpoint.Writer())
-        record_of_runs = {"runs": [run_record(run) for group in groups for run in group]}
-        drawn = _probabilities(runs, folder, config | record_of_runs, resume)
         sizes = (steps, batch_size, chunk, held_out)
         call = Call(*sizes, folder, logs, hooks, Pace(), checkpoint_seconds, drawn, rounds, writer)
         jobs = [Job(group, number, call) for number, group in enumerate(groups)]
@@ -153,10 +153,12 @@ def train_runs(
         hooks.on_trained()
         if rounds:
             rounds.finish(hooks.on_evaluating, hooks.should_stop)
-            call.tell_news()
-            done = {name: dataclasses.replace(one, rounds=rounds.of(name)) for name, one in done.items()}
+            call.log_rounds()
+            done = {name: dataclasses.replace(run, rounds=rounds.of(name)) for name, run in done.items()}
             if rounds.error and folder:
-                raise BadInput(f"{folder}: is trained but not evaluated; mend what is said above, then --resume")
+                raise BadInput(
+                    f"{folder}: training finished but evaluation failed; fix the error above and re-run with --resume"
+                )
     return [done[run.name] for run in runs]
 
 
@@ -190,19 +192,19 @@ def check(runs: Sequence[Run], **counts: int) -> None:
     """Refuse what can't be trained, before anything is computed or written."""
     for name, count in counts.items():
         if count < 1:
-            raise BadInput(f"{name} is {count}; it must be at least 1")
+            raise BadInput(f"{name} must be at least 1, got {count}")
     if not runs:
-        raise BadInput("there is nothing to train; give at least one seed")
+        raise BadInput("there are no runs to train; give at least one seed")
     names = [run.name for run in runs]
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice:
-        raise BadInput(f"two runs are called {twice!r}; give them different names")
+        raise BadInput(f"run names must differ, got {twice!r} twice; rename one")
     for run in runs:
         if Path(run.name).name != run.name or run.name.startswith("."):
-            raise BadInput(f"the run's name {run.name!r} can't be a file's name; choose one without slashes")
+            raise BadInput(f"a run's name must be a file name, got {run.name!r}; choose one without slashes")
         for where, part in (("algorithm", run.algorithm), ("weighter", run.weighter)):
             check_settings(part, where)
-    # What looks at whole datasets does so once for each of them, not once for every seed.
+    # Weighters check a whole dataset, so once for each dataset and not for every seed.
     for run in {(id(run.dataset), run.weighter): run for run in runs}.values():
         checker = getattr(run.weighter, "check", None)
         if checker:
@@ -210,15 +212,15 @@ def check(runs: Sequence[Run], **counts: int) -> None:
 
 
 def _probabilities(runs: Sequence[Run], folder: Path | None, config: dict[str, Any], resume: bool) -> Drawn:
-    """Sampling probabilities. A sampler may fit networks for minutes, so the folder is claimed first; a fresh one is
-    given up again where a sampler refuses its data."""
+    """Sampling probabilities. A sampler may fit networks for minutes, so the folder is claimed first. A fresh claim is
+    withdrawn if a sampler fails or is interrupted."""
     fresh = folder is not None and _claim(folder, config, resume)
     try:
         drawn = probabilities(runs)
         for run in runs:
             if drawn[run.drawing].sum() <= 0:
                 raise BadInput(f"{run.name}: its sampler gives every row a probability of 0; choose another sampler")
-    except BadInput:
+    except BaseException:
         if folder is not None and fresh:
             (folder / "config.json").unlink()
         raise
@@ -226,7 +228,7 @@ def _probabilities(runs: Sequence[Run], folder: Path | None, config: dict[str, A
 
 
 def _claim(folder: Path, config: dict[str, Any], resume: bool) -> bool:
-    """Make the output folder ours: fresh, or one that holds the same runs. Whether it is fresh."""
+    """Claim the output folder, which must be fresh or hold the same runs. Returns whether it is fresh."""
     wanted, versions = json.loads(json.dumps(config)), {"winnow": __version__, "jax": jax.__version__}
     held = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
     if held is None:
@@ -234,7 +236,7 @@ def _claim(folder: Path, config: dict[str, Any], resume: bool) -> bool:
     for name in wanted:
         if held.get(name) != wanted[name]:
             raise BadInput(
-                f"{folder}: holds runs with other {name}; resume with the same words, or choose another --out"
+                f"{folder}: holds runs with other {name}; resume with the same command, or choose another --out"
             )
     sweep(folder)
     return False

@@ -1,4 +1,4 @@
-"""The loop of a training: packs from their first step, or from a checkpoint, to the files of their runs."""
+"""The training loop: packs from their first update, or from a checkpoint, to the files of their runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from winnow.training.trained import Trained
 
 
 class Call(NamedTuple):
-    """What all packs of a call have in common."""
+    """What all packs of one call of `train_runs` share."""
 
     steps: int
     batch_size: int
@@ -44,23 +44,23 @@ class Call(NamedTuple):
     writer: checkpoint.Writer
 
     def pauses(self, step: int) -> tuple[int, int]:
-        """The next middle of a chunk after a step, and the next end."""
+        """The first middle of a chunk after a step, and the first end."""
         begin = step - step % self.chunk
         half = -(-self.chunk // 2)
         half = -(-half // ACCELERATOR_STEPS) * ACCELERATOR_STEPS if half > ACCELERATOR_STEPS else half
         end = begin + self.chunk
         return min(begin + half if step < begin + half else end + half, self.steps), min(end, self.steps)
 
-    def tell_news(self) -> None:
-        """Log what was played since the last time."""
-        for one in self.rounds.news() if self.rounds else ():
+    def log_rounds(self) -> None:
+        """Log the evaluation rounds finished since the last call."""
+        for finished in self.rounds.news() if self.rounds else ():
             for log in self.logs:
-                log.evaluated(one.metrics())
+                log.evaluated(finished.metrics())
 
 
 @dataclass
 class Job:
-    """One pack from its first step, or from its checkpoint, to its files."""
+    """One pack, trained from its first update or from its checkpoint to its files."""
 
     runs: list[Run]
     number: int
@@ -68,36 +68,38 @@ class Job:
 
     @cached_property
     def watches(self) -> dict[str, Watch]:
-        """What each run's alarms have said."""
+        """The alarms of each run."""
         return {run.name: Watch(run, self.call.steps) for run in self.runs}
 
-    def _take_up_alarms(self) -> None:
+    def _restore_alarms(self) -> None:
         if self.call.folder:
             for line in read_metrics(self.call.folder / "metrics.jsonl"):
                 if line["run"] in self.watches:
                     self.watches[line["run"]].replay([line])
 
     def finish(self) -> list[Trained]:
-        first, call = self.runs[0], self.call
-        words = (f"pack {self.number + 1}: {len(self.runs)} ×", record(first.algorithm)["name"])
-        call.hooks.on_pack(" ".join([*words, "with weights", record(first.weighter)["name"]]))
+        call = self.call
+        algorithm = record(self.runs[0].algorithm)["name"]
+        weighter = record(self.runs[0].weighter)["name"]
+        call.hooks.on_pack(f"pack {self.number + 1}: {len(self.runs)} × {algorithm} with weights {weighter}")
         if self._finished:
             call.hooks.on_skipped(call.steps * len(self.runs))
             return [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
         pack = Pack(self.runs, call.steps, call.batch_size, drawn=call.drawn, held_out=call.held_out)
         failures = self._restore(pack)
-        self._take_up_alarms()
+        self._restore_alarms()
         self._loop(pack, failures)
         trained = list(self._take_out(pack, failures))
         if call.folder:
-            for file, one in zip(self._files, trained, strict=True):
-                one.save(file)
+            for file, run in zip(self._files, trained, strict=True):
+                run.save(file)
             call.writer.wait()
             self._checkpoint.unlink(missing_ok=True)
         return trained
 
     def _loop(self, pack: Pack, failures: dict[str, str]) -> None:
-        call, saved = self.call, time.monotonic()
+        call = self.call
+        saved = time.monotonic()
         while pack.step < call.steps and len(failures) < len(self.runs):
             if call.hooks.should_stop():
                 self._save(pack, failures)
@@ -111,7 +113,7 @@ class Job:
                     if run.name not in failures:
                         mine = {name: float(mean[number]) for name, mean in means.items()}
                         self._report(run, pack.step, mine, failures)
-                call.tell_news()
+                call.log_rounds()
             if call.rounds:
                 call.rounds.snapshot(self.number, pack, failures)
             due = pack.step in (middle, end) and time.monotonic() - saved >= call.checkpoint_seconds
@@ -121,9 +123,11 @@ class Job:
 
     def _report(self, run: Run, step: int, means: dict[str, float], failures: dict[str, str]) -> None:
         line: dict[str, Any] = {"run": run.name, "step": step}
-        odd = next((name for name, mean in means.items() if not np.isfinite(mean)), None)
-        if odd:
-            failures[run.name] = f"{odd} was {means[odd]} in the {self.call.chunk} updates before step {step}"
+        not_finite = next((name for name, mean in means.items() if not np.isfinite(mean)), None)
+        if not_finite:
+            failures[run.name] = (
+                f"{not_finite} was {means[not_finite]} in the {self.call.chunk} updates before step {step}"
+            )
             line["failed"] = failures[run.name]
             advice = "lower its learning rate or look at its rewards"
             self.call.hooks.say(f"{run.name} stopped: {failures[run.name]}; {advice}")
@@ -148,11 +152,11 @@ class Job:
 
     @property
     def _finished(self) -> bool:
-        """The checkpoint goes when every run of the pack has its file."""
+        """Whether every run has its file. The checkpoint is removed after the last one is written."""
         return bool(self.call.folder) and not self._checkpoint.exists() and all(file.exists() for file in self._files)
 
     def reached(self) -> int:
-        """The step that an earlier call has left on disk."""
+        """The number of updates that an earlier call left on disk."""
         if self._checkpoint.exists():
             return checkpoint.read_record(self._checkpoint)["step"]
         return self.call.steps if self._finished else 0
@@ -162,7 +166,7 @@ class Job:
         self.call.writer.save(self._checkpoint, _states(pack.learners), saved)
 
     def _restore(self, pack: Pack) -> dict[str, str]:
-        """Put the pack where its checkpoint left it. Returns the runs that had failed by then, and why."""
+        """Load the pack's checkpoint. Returns the runs that had failed by then, and why."""
         if not self.call.folder or not self._checkpoint.exists():
             return {}
         states = jax.tree.map(jax.numpy.asarray, checkpoint.load(self._checkpoint, _states(pack.learners)))
@@ -173,7 +177,7 @@ class Job:
         return saved["failures"]
 
     def _take_out(self, pack: Pack, failures: dict[str, str]) -> Iterator[Trained]:
-        """The runs of a pack on their own, from one copy off the device."""
+        """The runs of a pack, with one transfer from the device."""
         state, weights, *scaling = jax.device_get(
             (pack.learners.algorithm, pack.learners.weighter, *(getattr(pack.lanes, name) for name in SCALING))
         )
