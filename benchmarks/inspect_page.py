@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from browser import CHROMIUM, Browser  # pyright: ignore[reportMissingImports]
+from helpers.browser import CHROMIUM, Browser
 
 from winnow.data import store
 from winnow.data.arrays import from_arrays

@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from browser import CHROMIUM, Browser  # pyright: ignore[reportMissingImports]
-from grids import planned, write  # pyright: ignore[reportMissingImports]
+from helpers.browser import CHROMIUM, Browser
+from helpers.made_results import planned, write
 
 from winnow.bench.plan import How
 

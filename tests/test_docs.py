@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from blocks import follow
+from helpers.doc_blocks import follow
 
 from winnow import toy
 from winnow.algorithms import ALGORITHMS

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, Browser
+from helpers.browser import CHROMIUM, Browser
 from pymdownx.slugs import slugify
 
 import winnow

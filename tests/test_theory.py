@@ -7,10 +7,10 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.small_rooms import collect as collect_small
+from helpers.small_rooms import small_rooms
 from scipy.linalg import null_space
 from scipy.special import logsumexp
-from tabular import collect as collect_small
-from tabular import small_rooms
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset

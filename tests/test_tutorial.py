@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 
-from blocks import blocks, follow
+from helpers.doc_blocks import blocks, follow
 
 SHORTER = (
     (r"--steps 2000", "--steps 100"),

@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
 extras="d3rlpy dev onnx ray robotics tensorboard torch video wandb"
-part="tests/data tests/commands tests/plug tests/bench tests/algorithms/test_numpy_losses.py
-  tests/weighters/test_numpy_weighters.py tests/test_training.py tests/test_evaluation.py tests/test_collect.py
-  tests/test_rollouts.py tests/test_robotics.py tests/test_report.py tests/test_inspection.py tests/test_pages.py"
+part="tests/data tests/commands tests/plug tests/bench tests/evaluation tests/collect tests/inspection tests/report
+  tests/render tests/envs/test_robotics.py tests/training/test_training.py tests/algorithms/test_numpy_losses.py
+  tests/weighters/test_numpy_weighters.py"
 
 test -x .lowest/bin/uv || { "$python" -m venv .lowest && .lowest/bin/pip install --quiet uv; }
 {

@@ -11,7 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from browser import Browser  # pyright: ignore[reportMissingImports]
+from helpers.browser import Browser
 from PIL import Image
 
 from winnow import toy

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabular import collect, edge_log_weights, judge, small_rooms, train  # pyright: ignore
+from helpers.small_rooms import collect, edge_log_weights, judge, small_rooms, train
 
 from winnow.samplers import AW, PF
 from winnow.tabular.exact import divergence, exact_dual, linear_program

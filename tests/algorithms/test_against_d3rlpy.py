@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import perturbed, quick_compiles
+from helpers.problems import perturbed, quick_compiles
 
 from winnow.algorithms import BC, CQL, IQL, TD3BC
 from winnow.nets import Adam

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SPEC, perturbed, quick_compiles, tiny, toy_batch, toy_weights
+from helpers.problems import SPEC, perturbed, quick_compiles, tiny, toy_batch, toy_weights
 from scipy.special import log1p, logsumexp
 
 from winnow.algorithms import BC, CQL, IQL, TD3BC

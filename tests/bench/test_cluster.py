@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.tiny import DATASETS, HOW, outcomes, planned, words
+from helpers.tiny_grids import DATASETS, HOW, outcomes, planned, words
 
 import winnow.bench
 from winnow.bench import run_local

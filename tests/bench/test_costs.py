@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import pytest
-from bench.tiny import planned
+from helpers.tiny_grids import planned
 
 from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, _played, playing, table_bytes
 from winnow.bench.datasets import Shelf, make_ready

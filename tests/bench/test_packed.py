@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import grids
 import pytest
-from bench.tiny import planned, words
-from grids import write
+from helpers import made_results
+from helpers.made_results import write
+from helpers.tiny_grids import planned, words
 
 from winnow.bench import packed, run_local
 from winnow.bench.results import collect, file_of, load, packed_of, read_packed
@@ -62,7 +62,7 @@ def test_with_keep_and_beside_other_files_the_folder_stays(grid):
 def test_a_later_pack_takes_in_what_is_new_and_what_was_done_again(grid):
     runs = planned(seeds=3)
     packed.pack(grid)
-    grids.result(runs[0], seconds=99.0).save(grid)
+    made_results.result(runs[0], seconds=99.0).save(grid)
     write(grid, [run for run in runs if run.seed == 2])
     assert packed.pack(grid) == 18
     assert {result.id: result.seconds for result in collect(grid, pytest.fail)}[runs[0].id] == 99.0
@@ -71,7 +71,7 @@ def test_a_later_pack_takes_in_what_is_new_and_what_was_done_again(grid):
 def test_of_a_run_that_is_in_both_the_loose_file_counts(grid):
     run = planned()[0]
     packed.pack(grid)
-    grids.result(run, seconds=99.0).save(grid)
+    made_results.result(run, seconds=99.0).save(grid)
     found = list(collect(grid, pytest.fail))
     assert len(found) == 12
     assert [result.seconds for result in found if result.id == run.id] == [99.0]
@@ -109,7 +109,7 @@ def test_a_report_is_the_same_of_loose_and_packed_files_and_of_both(grid, tmp_pa
 
 def test_a_report_names_the_packed_run_that_it_cannot_use(grid, capsys):
     run = planned()[0]
-    grids.result(run, swept={"color": 1}).save(grid)
+    made_results.result(run, swept={"color": 1}).save(grid)
     packed.pack(grid)
     assert main(["report", str(grid)]) == 0
     assert f"{packed_of(grid)}, run {run.id}: lacks what a report needs" in capsys.readouterr().err

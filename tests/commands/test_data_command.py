@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from making import columns, dataset, files_in, source, write_hdf5
+from helpers.datasets import columns, dataset, files_in, source, write_hdf5
 
 from winnow.cli import main
 from winnow.commands.data import bar

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-import hopping
 import pytest
+from helpers import random_hopper
 
 from winnow import envs, toy
 from winnow.cli import main
@@ -17,7 +17,7 @@ from winnow.system.metrics import read_metrics
 def trained(tmp_path_factory):
     """Two runs on Hopper data, trained by the command line, and what it said."""
     folder = tmp_path_factory.mktemp("evaluate")
-    store.save(hopping.dataset(), folder / "hops.st")
+    store.save(random_hopper.dataset(), folder / "hops.st")
     words = ["train", str(folder / "hops.st"), "--out", str(folder / "out"), "--algorithm", "bc", "--method", "uniform"]
     words += ["--seeds", "2", "--steps", "40", "--chunk", "20", "--batch-size", "16", "--algorithm.hidden", "8", "8"]
     words += ["--evaluation.episodes", "3", "--evaluation.rounds", "2", "--evaluation.spacing", "10"]

@@ -15,7 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from problems import perturbed
+from helpers.problems import perturbed
 from safetensors.numpy import load_file
 
 import winnow

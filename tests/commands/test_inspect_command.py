@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from making import columns, source
+from helpers.datasets import columns, source
 
 from winnow.cli import main
 from winnow.data import store

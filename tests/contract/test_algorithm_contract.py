@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import (
+from helpers.problems import (
     ACTION,
     ALGORITHM_CASES,
     OBS,

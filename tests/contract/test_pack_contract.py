@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import assert_same, quick_compiles, tiny, toy_dataset
+from helpers.problems import assert_same, quick_compiles, tiny, toy_dataset
 
 from winnow.algorithms import ALGORITHMS, BC, CQL, IQL
 from winnow.data.arrays import from_arrays

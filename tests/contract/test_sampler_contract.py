@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import toy_dataset
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from problems import toy_dataset
 from scipy.stats import chisquare
 
 from winnow.algorithms import BC

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import pytest
 from beartype import beartype
+from helpers.problems import ALGORITHM_CASES, SPEC, WEIGHTER_NAMES, toy_batch, toy_weights, weighter_case
 from jaxtyping import Array, Float, jaxtyped
-from problems import ALGORITHM_CASES, SPEC, WEIGHTER_NAMES, toy_batch, toy_weights, weighter_case
 
 KEY = jax.random.key(0)
 Rows = Float[Array, " rows"]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import (
+from helpers.problems import (
     ACTION,
     LEARNED_CASES,
     OBS,

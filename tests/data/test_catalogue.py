@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from making import source, write_hdf5
+from helpers.datasets import source, write_hdf5
 
 import winnow
 from winnow.data import store

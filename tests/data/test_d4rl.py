@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import columns, files_in, source, write_hdf5
+from helpers.datasets import columns, files_in, source, write_hdf5
 
 from winnow.data import d4rl, store
 from winnow.data.dataset import Dataset

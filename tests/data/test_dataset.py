@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import Columns, columns, dataset
+from helpers.datasets import Columns, columns, dataset
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Meta, combine

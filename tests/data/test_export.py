@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pyarrow.parquet
 import pytest
+from helpers.datasets import columns, dataset, files_in, same_episodes, source
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import columns, dataset, files_in, same_episodes, source
 
 from winnow.algorithms.bc import BC
 from winnow.cli import main

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from making import columns, source
+from helpers.datasets import columns, source
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from making import columns, same_episodes, source
+from helpers.datasets import columns, same_episodes, source
 
 from winnow.data.arrays import from_arrays
 from winnow.data.recipes import SEGMENT, Recipe, build, diverse, mixed, rebuild, small

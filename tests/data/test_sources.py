@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
-from making import columns, dataset, write_hdf5
+from helpers.datasets import columns, dataset, write_hdf5
 from pyarrow import parquet
 
 from winnow.data import store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from making import dataset, files_in, same_episodes, source
+from helpers.datasets import dataset, files_in, same_episodes, source
 
 from winnow.data import store
 from winnow.data.recipes import diverse
@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_no_half_file_and_keeps_the_old_one(tmp_path):
     script = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
-        "from making import source; from winnow.data import store; from winnow.errors import BadInput\n"
+        "from helpers.datasets import source; from winnow.data import store; from winnow.errors import BadInput\n"
         f"try: store.save(source(0.1), {str(path)!r})\n"
         "except BadInput as error: print(error)"
     )

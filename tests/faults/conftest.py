@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from faults.company import Company
+from helpers.faults.company import Company
 
 
 @pytest.fixture(scope="session")

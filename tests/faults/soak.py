@@ -31,11 +31,11 @@ import jax
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from faults import disks, odd
-from faults.company import Company
-from faults.injuries import Blow, Target, jumping_clock
-from faults.scenes import CHUNK
-from problems import quick_compiles
+from helpers.faults import disks, odd_data
+from helpers.faults.company import Company
+from helpers.faults.injuries import Blow, Target, jumping_clock
+from helpers.faults.scenes import CHUNK
+from helpers.problems import quick_compiles
 
 from winnow import __version__
 from winnow.algorithms import ALGORITHMS
@@ -117,7 +117,7 @@ class Soak:
         for name in names:
             self.one(name, "two at once", self.two)
         for algorithm in ALGORITHMS if self.only is None else ():
-            methods = odd.CHEAP if algorithm == "bc" else WEIGHED
+            methods = odd_data.CHEAP if algorithm == "bc" else WEIGHED
             self.one(f"train ({algorithm})", "odd data", lambda _, a=algorithm, m=methods: self.odd_data(a, m))
 
     # ------------------------------------------------------------------------------------------------ kinds
@@ -190,9 +190,9 @@ class Soak:
     def odd_data(self, algorithm: str, methods: Sequence[str]) -> tuple[int, int, str]:
         place = self.folder()
         place.mkdir(parents=True)
-        files = odd.save(place)
+        files = odd_data.save(place)
         with quick_compiles(), contextlib.redirect_stdout(sys.stderr):
-            count = odd.train(files, algorithm, methods, place / "out")
+            count = odd_data.train(files, algorithm, methods, place / "out")
         runs = sum(count.values())
         return runs, 0, f"{len(files)} datasets × {len(methods)} methods; {count['failed']} exploded and are named"
 

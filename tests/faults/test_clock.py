@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from faults.injuries import jumping_clock
+from helpers.faults.injuries import jumping_clock
 
 import winnow
 

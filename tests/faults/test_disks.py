@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from faults.disks import can_mount, full, read_only
+from helpers.faults.disks import can_mount, full, read_only
 
 pytestmark = pytest.mark.skipif(not can_mount(), reason="a disk of its own needs Linux's unshare and user namespaces")
 

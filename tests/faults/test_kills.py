@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from faults.injuries import Target
+from helpers.faults.injuries import Target
 
 BLOWS: dict[str, tuple[Target, ...]] = {
     "data import": ("command", "command", "command"),

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from faults import odd
-from problems import quick_compiles
+from helpers.faults import odd_data
+from helpers.problems import quick_compiles
 
 from winnow.cli import main
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return odd.save(tmp_path_factory.mktemp("odd"))
+    return odd_data.save(tmp_path_factory.mktemp("odd"))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("field", ["rewards", "observations", "actions", "next_observations"])
 def test_what_is_not_finite_is_refused_with_its_field_and_row(field, value, tmp_path, capsys):
-    columns = odd.columns(40, 20)
+    columns = odd_data.columns(40, 20)
     del columns["action_bounds"]
     columns[field] = columns[field].copy()
     columns[field].reshape(40, -1)[17, 0] = value
@@ -32,7 +32,7 @@ def test_what_is_not_finite_is_refused_with_its_field_and_row(field, value, tmp_
 
 def test_odd_data_is_trained_on(files, tmp_path):
     with quick_compiles():
-        count = odd.train(files, "bc", ["aw", "dw-aw", "dual-uniform"], tmp_path / "out")
+        count = odd_data.train(files, "bc", ["aw", "dw-aw", "dual-uniform"], tmp_path / "out")
     assert count == {"trained": 3 * len(files), "failed": 0}
 
 

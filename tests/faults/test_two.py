@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import hopping
 import pytest
+from helpers import random_hopper
 
 import winnow
 from winnow.cli import main
@@ -65,15 +65,16 @@ def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_take
 
 
 TRAINS = """
-import sys, hopping, winnow
-data = hopping.dataset(environment=None)
-winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=sys.argv[1], **hopping.OPTIONS)
+import sys, winnow
+from helpers import random_hopper
+data = random_hopper.dataset(environment=None)
+winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=sys.argv[1], **random_hopper.OPTIONS)
 """
 
 
 def test_python_keeps_others_out_of_its_folder_as_the_command_does(tmp_path):
     out = tmp_path / "runs"
-    data = hopping.dataset(environment=None)
+    data = random_hopper.dataset(environment=None)
     script = [sys.executable, "-c", TRAINS, str(out)]
     child = subprocess.Popen(
         script, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE, text=True
@@ -81,12 +82,12 @@ def test_python_keeps_others_out_of_its_folder_as_the_command_does(tmp_path):
     with holding(child, out / "lock") as first:
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
         with pytest.raises(BadInput, match=f"{out}: process {first} on"):
-            winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **hopping.OPTIONS)
+            winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **random_hopper.OPTIONS)
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
         os.kill(first, signal.SIGKILL)
     assert (out / "lock").read_text(), "the dead leave their name"
-    (trained,) = winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **hopping.OPTIONS)
-    assert trained.steps == hopping.OPTIONS["steps"]
+    (trained,) = winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **random_hopper.OPTIONS)
+    assert trained.steps == random_hopper.OPTIONS["steps"]
     assert not (out / "lock").read_text()
 
 
@@ -121,7 +122,7 @@ def test_a_file_that_several_write_at_once_is_that_of_one_of_them(company, tmp_p
 )
 def test_a_folder_in_use_is_named_with_its_user(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    store.save(hopping.dataset(), tmp_path / "hops.safetensors")
+    store.save(random_hopper.dataset(), tmp_path / "hops.safetensors")
     folder = Path("out")
     with alone(folder):
         assert main(words.split()) == 2

@@ -19,13 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
 
-from corpus import KINDS  # noqa: E402
-from trying import MEMORY, SECONDS, Tally, answer, distinct, spoil, tried  # noqa: E402
+from helpers.hostile.corpus import KINDS  # noqa: E402
+from helpers.hostile.spoiled_reads import MEMORY, SECONDS, Tally, answer, distinct, spoil, tried  # noqa: E402
 
-OUT = HERE.parents[1] / "results" / "trust" / "hostile.json"
+OUT = TESTS.parent / "results" / "trust" / "hostile.json"
 TURN = 30.0
 """Seconds for a kind before it is the next one's turn."""
 

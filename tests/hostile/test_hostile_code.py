@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import minari
-from making import columns, dataset
+from helpers.datasets import columns, dataset
+from helpers.hostile.corpus import minari
 
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput

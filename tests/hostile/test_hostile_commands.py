@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from corpus import KINDS
-from making import files_in
-from problems import quick_compiles
+from helpers.datasets import files_in
+from helpers.hostile.corpus import KINDS
+from helpers.problems import quick_compiles
 
 from winnow.cli import main
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from making import files_in
+from helpers.datasets import files_in
 
 from winnow.data import d4rl
 from winnow.errors import BadInput

@@ -6,9 +6,9 @@ import json
 import random
 
 import pytest
-from corpus import KINDS
-from mutations import spoiled, warped
-from trying import distinct, tried
+from helpers.hostile.corpus import KINDS
+from helpers.hostile.mutations import spoiled, warped
+from helpers.hostile.spoiled_reads import distinct, tried
 
 LIGHT = [kind for kind, about in KINDS.items() if not about.heavy]
 HEAVY = [kind for kind, about in KINDS.items() if about.heavy]

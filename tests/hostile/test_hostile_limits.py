@@ -16,8 +16,8 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
-from corpus import minari
-from making import columns, dataset, source, write_hdf5
+from helpers.datasets import columns, dataset, source, write_hdf5
+from helpers.hostile.corpus import minari
 from pyarrow import parquet
 
 from winnow.data import size_limits, store

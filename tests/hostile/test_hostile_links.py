@@ -11,8 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from corpus import minari
-from making import columns, dataset, write_hdf5
+from helpers.datasets import columns, dataset, write_hdf5
+from helpers.hostile.corpus import minari
 
 from winnow.data import store
 from winnow.data.export import export

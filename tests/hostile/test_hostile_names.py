@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import minari, result_files, runs
-from making import columns, dataset, files_in, write_hdf5
+from helpers.datasets import columns, dataset, files_in, write_hdf5
+from helpers.hostile.corpus import minari, result_files, runs
 
 from winnow.bench.results import collect
 from winnow.cli import main

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, Browser
-from grids import planned, result
-from making import source
+from helpers.browser import CHROMIUM, Browser
+from helpers.datasets import source
+from helpers.made_results import planned, result
 
 from winnow.bench.plan import digest
 from winnow.cli import main

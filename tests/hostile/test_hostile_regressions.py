@@ -13,9 +13,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from corpus import KINDS, minari, runs, use_result
-from grids import planned, result
-from making import columns, dataset, source, write_hdf5
+from helpers.datasets import columns, dataset, source, write_hdf5
+from helpers.hostile.corpus import KINDS, minari, runs, use_result
+from helpers.made_results import planned, result
 
 from winnow.bench.plan import digest
 from winnow.bench.remaining import todo

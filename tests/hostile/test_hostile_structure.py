@@ -13,11 +13,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from corpus import KINDS, Said, use
+from helpers.datasets import columns
+from helpers.hostile.corpus import KINDS, Said, use
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from making import columns
 
 from winnow.data.columns import ALIASES
 from winnow.data.dataset import Meta

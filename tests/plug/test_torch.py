@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from problems import quick_compiles, toy_dataset
+from helpers.problems import quick_compiles, toy_dataset
 from safetensors.numpy import load_file
 from scipy.optimize import brentq
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SPEC, perturbed, quick_compiles, toy_batch
+from helpers.problems import SPEC, perturbed, quick_compiles, toy_batch
 
 from winnow.weighters import Density, Dual
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SPEC, bandit, quick_compiles, tiny, toy_batch, toy_dataset
+from helpers.problems import SPEC, bandit, quick_compiles, tiny, toy_batch, toy_dataset
 from scipy.optimize import minimize
 from scipy.special import xlogy
 from scipy.stats import norm

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tabular import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
+from helpers.small_rooms import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
 
 from winnow.packs.pack import Pack
 from winnow.samplers import AW, PF

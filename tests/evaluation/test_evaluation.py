@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-import hopping
 import jax
 import numpy as np
 import pytest
-from hopping import OPTIONS
-from problems import ALGORITHM_CASES, SPEC, quick_compiles
+from helpers import random_hopper
+from helpers.problems import ALGORITHM_CASES, SPEC, quick_compiles
+from helpers.random_hopper import OPTIONS
 from test_envs import Counter
 
 from winnow import envs, toy
@@ -74,7 +74,7 @@ def test_exactly_the_leaves_that_act_reads_are_kept(name):
 
 
 def test_actors_act_as_their_pack_and_tell_which_are_finite():
-    runs = hopping.runs(seeds=3)
+    runs = random_hopper.runs(seeds=3)
     pack = Pack(runs, 60, 16)
     pack.advance(5)
     pack.learners = jax.tree.map(lambda leaf: leaf.at[1].set(np.nan) if leaf.ndim == 3 else leaf, pack.learners)
@@ -125,7 +125,7 @@ def test_a_score_is_the_mean_over_the_last_rounds():
 def straight(tmp_path_factory):
     """Two runs trained and evaluated without a disturbance, and every policy kept."""
     out = tmp_path_factory.mktemp("straight") / "out"
-    trained = train_runs(hopping.runs(), out=out, evaluate=Evaluation(**vars(OFTEN) | {"keep": True}), **OPTIONS)
+    trained = train_runs(random_hopper.runs(), out=out, evaluate=Evaluation(**vars(OFTEN) | {"keep": True}), **OPTIONS)
     return out, trained
 
 
@@ -133,7 +133,7 @@ def test_every_round_of_every_run_has_a_line(straight):
     out, trained = straight
     lines = read_metrics(out / "returns.jsonl")
     assert [(line["run"], line["step"], line["round"]) for line in lines] == [
-        (run.name, step, number) for step, number in OFTEN.steps(60).items() for run in hopping.runs()
+        (run.name, step, number) for step, number in OFTEN.steps(60).items() for run in random_hopper.runs()
     ]
     assert all(len(line["returns"]) == len(line["lengths"]) == 4 for line in lines)
     assert lines[0]["score"] == pytest.approx(np.mean(envs.normalised("hopper", lines[0]["returns"])))  # pyright: ignore
@@ -145,7 +145,7 @@ def test_every_round_of_every_run_has_a_line(straight):
 
 def test_a_run_read_again_has_its_rounds(straight):
     out, trained = straight
-    for run, one in zip(hopping.runs(), trained, strict=True):
+    for run, one in zip(random_hopper.runs(), trained, strict=True):
         again = Trained.load(out / f"{run.name}.safetensors", run.dataset)
         assert (again.rounds, again.score) == (one.rounds, one.score)
 
@@ -157,7 +157,7 @@ def test_scores_reach_tensorboard_and_wandb(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     logs, out = ("tensorboard", "wandb"), tmp_path / "o"
-    trained = train_runs(hopping.runs(), out=out, evaluate=OFTEN, log=logs, **OPTIONS)
+    trained = train_runs(random_hopper.runs(), out=out, evaluate=OFTEN, log=logs, **OPTIONS)
     for one in trained:
         events = EventAccumulator(str(out / "tensorboard" / one.run.name), size_guidance={"tensors": 0})
         events.Reload()
@@ -174,8 +174,8 @@ def test_scores_reach_tensorboard_and_wandb(tmp_path, monkeypatch):
 
 def test_evaluating_changes_no_bit_of_training(straight, tmp_path):
     out, _ = straight
-    train_runs(hopping.runs(), out=tmp_path / "o", **OPTIONS)
-    for name in [f"{run.name}.safetensors" for run in hopping.runs()]:
+    train_runs(random_hopper.runs(), out=tmp_path / "o", **OPTIONS)
+    for name in [f"{run.name}.safetensors" for run in random_hopper.runs()]:
         assert (out / name).read_bytes() == (tmp_path / "o" / name).read_bytes()
     assert (out / "metrics.jsonl").read_bytes() == (tmp_path / "o" / "metrics.jsonl").read_bytes()
     assert not (tmp_path / "o" / "policies").exists()
@@ -183,7 +183,7 @@ def test_evaluating_changes_no_bit_of_training(straight, tmp_path):
 
 def test_without_a_folder_the_rounds_are_the_same(straight):
     _, trained = straight
-    again = train_runs(hopping.runs(), evaluate=OFTEN, **OPTIONS)
+    again = train_runs(random_hopper.runs(), evaluate=OFTEN, **OPTIONS)
     assert [one.rounds for one in again] == [one.rounds for one in trained]
 
 
@@ -210,15 +210,15 @@ def test_a_finished_folder_is_taken_up_as_it_is(straight, tmp_path):
     out, trained = straight
     before = (out / "returns.jsonl").read_bytes()
     keeping = Evaluation(**vars(OFTEN) | {"keep": True})
-    again = train_runs(hopping.runs(), out=out, resume=True, evaluate=keeping, **OPTIONS)
+    again = train_runs(random_hopper.runs(), out=out, resume=True, evaluate=keeping, **OPTIONS)
     assert (out / "returns.jsonl").read_bytes() == before
     assert [one.rounds for one in again] == [one.rounds for one in trained]
     with pytest.raises(BadInput, match="other evaluation"):
-        train_runs(hopping.runs(), out=out, resume=True, **OPTIONS)
+        train_runs(random_hopper.runs(), out=out, resume=True, **OPTIONS)
 
 
 def test_a_run_that_fails_is_not_played(tmp_path):
-    data, good, bad = hopping.dataset(), BC(hidden=(8, 8)), BC(hidden=(8, 8), learning_rate=1e30)
+    data, good, bad = random_hopper.dataset(), BC(hidden=(8, 8)), BC(hidden=(8, 8), learning_rate=1e30)
     runs = [Run(data, algorithm, Uniform(), NoWeights(), 0, name) for name, algorithm in (("good", good), ("bad", bad))]
     trained = {one.run.name: one for one in train_runs(runs, out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)}
     assert [played.step for played in trained["good"].rounds] == [10, 30, 40, 50, 60]
@@ -231,9 +231,9 @@ def test_a_run_that_fails_is_not_played(tmp_path):
 
 
 def test_where_there_is_no_environment_a_line_says_so(capsys):
-    runs = hopping.runs(toy.make(toy.random, 300, 0, "dome"), seeds=1)
-    unnamed = hopping.runs(hopping.dataset(environment=None), seeds=1)
-    other = hopping.runs(hopping.dataset(environment="walker2d").describe(name="legs"), seeds=1)
+    runs = random_hopper.runs(toy.make(toy.random, 300, 0, "dome"), seeds=1)
+    unnamed = random_hopper.runs(random_hopper.dataset(environment=None), seeds=1)
+    other = random_hopper.runs(random_hopper.dataset(environment="walker2d").describe(name="legs"), seeds=1)
     trained = train_runs([*runs, *unnamed, *other], evaluate=OFTEN, **OPTIONS)
     assert not any(one.rounds for one in trained)
     said = capsys.readouterr().err
@@ -246,7 +246,7 @@ def test_where_there_is_no_environment_a_line_says_so(capsys):
 
 def test_an_environment_that_breaks_does_not_stop_the_training(table, tmp_path, capsys):
     envs.register("breaks", Counter, 9, fault="raise")
-    runs = hopping.runs(hopping.dataset(environment="breaks", obs_dim=2, action_dim=1), seeds=1)
+    runs = random_hopper.runs(random_hopper.dataset(environment="breaks", obs_dim=2, action_dim=1), seeds=1)
     trained = train_runs(runs, evaluate=OFTEN, **OPTIONS)
     assert trained[0].failure is None
     assert "the hinge broke" in capsys.readouterr().err
@@ -266,7 +266,7 @@ def test_an_algorithm_that_cannot_travel_is_refused_at_once(monkeypatch):
         pass
 
     monkeypatch.setitem(ALGORITHMS, "local", Local)
-    run = Run(hopping.dataset(), Local(hidden=(8, 8)), Uniform(), NoWeights())
+    run = Run(random_hopper.dataset(), Local(hidden=(8, 8)), Uniform(), NoWeights())
     with pytest.raises(BadInput, match="can't be evaluated while it trains"):
         train_runs([run], evaluate=OFTEN, **OPTIONS)
 
@@ -277,12 +277,12 @@ def test_an_algorithm_that_cannot_travel_is_refused_at_once(monkeypatch):
 KILLED = """
 import sys
 sys.path.insert(0, {tests!r})
-import hopping
+from helpers import random_hopper
 from winnow.evaluation import Evaluation
 from winnow.training import train_runs
 often = Evaluation(episodes=3, rounds=4, spacing=100, curve=6, processes=1)
 options = dict(steps=1200, chunk=50, batch_size=16, resume=True, checkpoint_seconds=0, progress=False, largest_pack=1)
-train_runs(hopping.runs(), out={out!r}, evaluate=often, **options)
+train_runs(random_hopper.runs(), out={out!r}, evaluate=often, **options)
 """
 
 
@@ -290,7 +290,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_returns(tmp_path):
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
     def begin(out: str) -> subprocess.Popen[bytes]:
-        text = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / out))
+        text = KILLED.format(tests=str(Path(__file__).parents[1]), out=str(tmp_path / out))
         return subprocess.Popen([sys.executable, "-c", text], env=os.environ | cache)
 
     assert begin("straight").wait(timeout=300) == 0
@@ -319,10 +319,10 @@ def test_the_process_that_plays_may_die(straight, tmp_path, monkeypatch, capsys)
     start = Rounds._start
     monkeypatch.setattr(Rounds, "_start", dying)
     with pytest.raises(BadInput, match="training finished but evaluation failed"):
-        train_runs(hopping.runs(), out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)
+        train_runs(random_hopper.runs(), out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)
     monkeypatch.setattr(Rounds, "_start", start)
     assert "the process that plays died with exit code -9" in capsys.readouterr().err
-    train_runs(hopping.runs(), out=tmp_path / "o", resume=True, evaluate=OFTEN, **OPTIONS)
+    train_runs(random_hopper.runs(), out=tmp_path / "o", resume=True, evaluate=OFTEN, **OPTIONS)
     assert (tmp_path / "o" / "returns.jsonl").read_bytes() == (straight[0] / "returns.jsonl").read_bytes()
 
 
@@ -330,10 +330,10 @@ def test_what_a_kill_leaves_is_sorted_out(tmp_path):
     """A torn line, a round that is written in part, one that training will pass again, and one that was not played."""
     out = tmp_path / "o"
     keeping = Evaluation(**vars(OFTEN) | {"keep": True})
-    train_runs(hopping.runs(), out=out, evaluate=keeping, **OPTIONS)
+    train_runs(random_hopper.runs(), out=out, evaluate=keeping, **OPTIONS)
     lines = (out / "returns.jsonl").read_text().splitlines(keepends=True)
     wanted = (out / "returns.jsonl").read_bytes()
     (out / "returns.jsonl").write_text("".join(lines[:7]) + lines[7][:30])
-    train_runs(hopping.runs(), out=out, resume=True, evaluate=OFTEN, **OPTIONS)
+    train_runs(random_hopper.runs(), out=out, resume=True, evaluate=OFTEN, **OPTIONS)
     assert (out / "returns.jsonl").read_bytes() == wanted
     assert not list((out / "policies").iterdir())

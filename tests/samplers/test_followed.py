@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import quick_compiles, toy_dataset
+from helpers.problems import quick_compiles, toy_dataset
 
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from faults.scenes import Scene, behind
+from helpers.faults.scenes import Scene, behind
 
 LOOK = 0.003
 """Seconds between two looks at a folder."""

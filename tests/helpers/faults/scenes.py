@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grids
-import hopping
 import numpy as np
-from bench.tiny import outcomes
+from helpers import made_results, random_hopper
+from helpers.tiny_grids import outcomes
 
 from winnow.data import store
 from winnow.system.checkpoint import read_record
@@ -89,8 +88,8 @@ def stage(base: Path) -> dict[str, Scene]:
         "terminals": np.arange(rows) % 40 == 39,
     }
     np.savez(base / "recording.npz", **recording)
-    store.save(hopping.dataset(), base / "hops.safetensors")
-    grids.write(base / "scored", grids.planned(["hopper-random-expert-5%", "ant-random-medium-10%"]))
+    store.save(random_hopper.dataset(), base / "hops.safetensors")
+    made_results.write(base / "scored", made_results.planned(["hopper-random-expert-5%", "ant-random-medium-10%"]))
     quick = {
         "JAX_COMPILATION_CACHE_DIR": str(base / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser
-from grids import SHORT, failed, formula, noise, planned, result, write
+from helpers.browser import CHROMIUM, Browser
+from helpers.made_results import SHORT, failed, formula, noise, planned, result, write
 
 from winnow import stats
 from winnow.bench import plan, results

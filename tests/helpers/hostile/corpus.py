@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from making import columns, dataset, source, write_hdf5
-from mutations import warped, written
+from helpers.datasets import columns, dataset, source, write_hdf5
+from helpers.hostile.mutations import warped, written
 
 Said = list[str]
 
@@ -258,7 +258,7 @@ def use_weights(path: Path) -> Said:
 def runs(folder: Path) -> list[Path]:
     """Finished runs as training writes them, without the training; and a folder's other files."""
     import jax
-    from problems import quick_compiles, tiny
+    from helpers.problems import quick_compiles, tiny
 
     from winnow.algorithms import BC
     from winnow.data import store
@@ -377,7 +377,7 @@ def use_checkpoint(path: Path) -> Said:
 
 def snapshots(folder: Path) -> list[Path]:
     import jax
-    from problems import tiny
+    from helpers.problems import tiny
 
     from winnow.algorithms import BC
     from winnow.evaluation.candidates import Snapshot
@@ -427,7 +427,7 @@ def use_recipe(path: Path) -> Said:
 
 
 def result_files(folder: Path) -> list[Path]:
-    from grids import planned, result
+    from helpers.made_results import planned, result
 
     made = [
         result(run).save(folder) for run in planned(["hopper-random-expert-5%"], methods=("uniform", "dw-aw"), seeds=2)
@@ -517,7 +517,7 @@ def use_lock(path: Path) -> Said:
 
 
 def begun(folder: Path) -> list[Path]:
-    from grids import planned
+    from helpers.made_results import planned
 
     from winnow.bench.remaining import _stamp
 
@@ -529,7 +529,7 @@ def begun(folder: Path) -> list[Path]:
 
 
 def use_begun(path: Path) -> Said:
-    from grids import planned
+    from helpers.made_results import planned
 
     from winnow.bench.remaining import tidy, todo
 

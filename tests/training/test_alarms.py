@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import quick_compiles, tiny, toy_dataset
+from helpers.problems import quick_compiles, tiny, toy_dataset
 
 from winnow.algorithms import BC, IQL, TD3BC
 from winnow.data.arrays import from_arrays

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.small_rooms import edge_log_weights, train
 from scipy.optimize import linprog
-from tabular import edge_log_weights, train
 
 from winnow.cli import main
 from winnow.errors import BadInput

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import assert_same, quick_compiles, toy_dataset
+from helpers.problems import assert_same, quick_compiles, toy_dataset
 
 from winnow.algorithms import ALGORITHMS
 from winnow.errors import BadInput

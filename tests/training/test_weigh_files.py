@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 import pytest
-from making import columns
+from helpers.datasets import columns
 from pyarrow import parquet
 
 from winnow.algorithms.bc import BC

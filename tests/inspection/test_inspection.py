@@ -11,8 +11,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser
-from making import columns, source
+from helpers.browser import CHROMIUM, Browser
+from helpers.datasets import columns, source
 
 from winnow.algorithms.bc import BC
 from winnow.cli import main

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from faults.scenes import Scene
+from helpers.faults.scenes import Scene
 
 APART = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 

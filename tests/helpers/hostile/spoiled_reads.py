@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[2]
 SECONDS = 60.0
 """For one input. The slowest good file takes a tenth of a second; a busy machine is no defect."""
 MEMORY = 3 << 30
@@ -55,8 +55,8 @@ class Tally:
 
 def spoil(kind: str, seed: int, number: int, goods: list[tuple[Path, bytes]]) -> tuple[Path, bytes]:
     """The input with this number: which of the good files it takes the place of, and its bytes."""
-    from corpus import KINDS
-    from mutations import spoiled
+    from helpers.hostile.corpus import KINDS
+    from helpers.hostile.mutations import spoiled
 
     dice = random.Random(f"{kind} {seed} {number}")
     place, good = dice.choice(goods)
@@ -66,7 +66,7 @@ def spoil(kind: str, seed: int, number: int, goods: list[tuple[Path, bytes]]) ->
 
 def answer(kind: str, place: Path, raw: bytes) -> str | None:
     """Give the input to its reader: None if it was read, why it was refused, or an exception for a defect."""
-    from corpus import KINDS, renamed
+    from helpers.hostile.corpus import KINDS, renamed
 
     from winnow.errors import BadInput
 
@@ -96,7 +96,7 @@ def child(job: dict[str, Any]) -> None:
 
 
 def _inputs(kind: str, first: int, job: dict[str, Any], folder: Path) -> None:
-    from corpus import KINDS
+    from helpers.hostile.corpus import KINDS
 
     good, work = folder / "good", folder / "work"
     for each in (good, work):
@@ -161,9 +161,9 @@ def tried(kinds: Sequence[str], seed: int, count: int, seconds: float = 600.0) -
 
 def _one_child(tallies: dict[str, Tally], left: list[tuple[str, int]], job: dict[str, Any]) -> list[tuple[str, int]]:
     """Run a child until it is done or dead. What is left for the next: kinds, and their first input."""
-    paths = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, str(HERE / "trying.py"), json.dumps(job | {"left": left})],
+        [sys.executable, str(Path(__file__)), json.dumps(job | {"left": left})],
         env=os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "WINNOW_DATA": job["folder"]},
         capture_output=True,
         text=True,

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from faults.injuries import Blow, Course, Moment, Target, any_moment, strike, undisturbed
-from faults.scenes import CHUNK, Scene, stage
+from helpers.faults.injuries import Blow, Course, Moment, Target, any_moment, strike, undisturbed
+from helpers.faults.scenes import CHUNK, Scene, stage
 
 
 class Company:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, QUIET
+from helpers.browser import CHROMIUM, QUIET
 
 from winnow.render import figures, pages
 

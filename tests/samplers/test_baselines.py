@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SPEC, assert_same, bandit, differ, quick_compiles, take, tiny, toy_batch, toy_dataset
+from helpers.problems import SPEC, assert_same, bandit, differ, quick_compiles, take, tiny, toy_batch, toy_dataset
 
 from winnow.algorithms import ALGORITHMS, BC
 from winnow.data.arrays import from_arrays

@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from problems import tiny, toy_dataset
+from helpers.problems import tiny, toy_dataset
 
 from winnow import toy
 from winnow.algorithms import BC
