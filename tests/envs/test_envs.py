@@ -1,4 +1,4 @@
-"""Environments and their workers, on real simulators. This module is imported by workers: it must not import jax."""
+"""Environments and their workers, on real simulators."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
+from helpers.counter_env import Counter
 
 from winnow import envs
 from winnow.envs.workers import Board, WorkerError, Workers
@@ -23,32 +22,6 @@ from winnow.system.cores import container_share, cores_here
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten after it."""
     monkeypatch.setattr(envs, "TABLE", dict(envs.TABLE))
-
-
-class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Shows how many steps were made. `fault` says what goes wrong at the third."""
-
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
-    action_space = gymnasium.spaces.Box(-2.0, 4.0, (1,))
-
-    def __init__(self, fault: str = "") -> None:
-        self.fault = fault
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.count = 0
-        self.mark = self.np_random.random()
-        return np.array([0.0, self.mark]), {}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        if self.count == 3 and self.fault == "exit":
-            os._exit(7)
-        if self.count == 3 and self.fault == "raise":
-            raise ValueError("the hinge broke")
-        print("an environment that talks")
-        reward = float("jax" in sys.modules) if self.fault == "jax" else float(action[0])
-        return np.array([self.count, self.mark]), reward, False, False, {}
 
 
 def test_the_four_locomotion_tasks_have_d4rl_sizes() -> None:
@@ -179,7 +152,7 @@ def test_an_environment_that_cannot_travel_is_refused(table: None) -> None:
 def test_a_function_of_a_module_travels_by_its_name(table: None) -> None:
     entry = envs.register("counter", Counter, 4, fault="")
     said = envs.described(entry)
-    assert said == {"name": "counter", "limit": 4, "options": {"fault": ""}, "function": "test_envs:Counter"}
+    assert said == {"name": "counter", "limit": 4, "options": {"fault": ""}, "function": "helpers.counter_env:Counter"}
     assert envs.made_of(said) == entry
 
 

@@ -8,7 +8,7 @@ import signal
 import jax
 import numpy as np
 import pytest
-from test_envs import Counter
+from helpers.counter_env import Counter
 
 from winnow import envs
 from winnow.envs.play import Games, play

@@ -13,9 +13,9 @@ import jax
 import numpy as np
 import pytest
 from helpers import random_hopper
+from helpers.counter_env import Counter
 from helpers.problems import ALGORITHM_CASES, SPEC, quick_compiles
 from helpers.random_hopper import OPTIONS
-from test_envs import Counter
 
 from winnow import envs, toy
 from winnow.algorithms import ALGORITHMS, BC
