@@ -37,7 +37,7 @@ def main() -> None:
             progress=False,
         )
         for name in ("uniform", "aw"):
-            scores = [one.score for one in done if f".{name}." in one.run.name]
+            scores = [one.score for one in done if one.run.method == name]
             found[f"batch {batch_size}, {steps} updates, {name}"] = scores
             print(batch_size, steps, name, [round(score or 0, 1) for score in scores], flush=True)
         path.write_text(json.dumps({"set": SET, "seeds": list(SEEDS), "scores": found}, indent=1))

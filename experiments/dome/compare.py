@@ -32,7 +32,7 @@ def main() -> None:
         returns, weight = toy.evaluate(one.policy, EPISODES), one.weights().weight
         found[one.run.name] = returns.tolist()
         good = float(weight[dataset.source == 1].sum() / weight.sum())
-        lines.setdefault(one.run.name.split(".")[-2], []).append((float(toy.normalised(returns).mean()), good))
+        lines.setdefault(one.run.method, []).append((float(toy.normalised(returns).mean()), good))
     print("| method | score | each seed | weight on the expert's rows |\n|---|---|---|---|")
     for name, pairs in lines.items():
         scores, goods = zip(*pairs, strict=True)

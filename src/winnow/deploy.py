@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from winnow import __version__
+from winnow.data.scaling import standardise
 from winnow.errors import BadInput, install_hint
 from winnow.system.files import replacing, write_tensors
 
@@ -41,7 +42,7 @@ class Network(NamedTuple):
     action_half: np.ndarray
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
-        x = (obs - self.shift) / self.scale
+        x = standardise(obs, self.shift, self.scale)
         for weight, bias in self.layers[:-1]:
             x = np.maximum(x @ weight + bias, 0)
         weight, bias = self.layers[-1]

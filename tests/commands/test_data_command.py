@@ -118,7 +118,7 @@ BAD = [
     ("mix --low a={low} --high b={high} --share 0.1 --source c=d --out {out}", "--source goes with --recipe"),
     ("mix --recipe {there}/nothing.json --out {out}", "nothing.json: can't be read"),
     ("mix --recipe {low} --out {out}", "is not JSON"),
-    ("mix --recipe {there}/list.json --out {out}", "is not a recipe"),
+    ("mix --recipe {there}/list.json --out {out}", "must hold a JSON object"),
     ("mix --recipe {there}/empty.json --out {out}", "recipe: lacks or garbles"),
     ("mix --recipe {there}/empty.json --rows 3 --out {out}", "--recipe says all of it"),
 ]

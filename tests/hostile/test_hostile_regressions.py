@@ -228,7 +228,7 @@ def test_a_recipe_that_draws_for_ever():
 def test_json_that_is_nested_too_deeply(tmp_path):
     (tmp_path / "x.json").write_text(DEEP)
     refused(lambda: read_recipe(tmp_path / "x.json"), "x.json: is not JSON")
-    refused(lambda: claim(tmp_path / "x.json", {}, True, "runs"), "x.json: is damaged")
+    refused(lambda: claim(tmp_path / "x.json", {}, True, "runs"), "x.json: is not JSON")
     (tmp_path / "config.json").write_text(DEEP)
     refused(lambda: candidates(tmp_path), str(tmp_path))
     (tmp_path / "metrics.jsonl").write_text(DEEP + '\n{"run": "a", "step": 1}\n')

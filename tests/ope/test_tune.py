@@ -132,7 +132,7 @@ def test_the_command_refuses_bad_input_before_anything_is_trained(dome, tmp_path
         (["--candidates", "uniform", "uniform"], "the same"),
         (["--candidates", "uniform"], "nothing to choose"),
         (["--runs", "1"], "nothing to choose"),
-        (["--steps", "0"], "steps is 0"),
+        (["--steps", "0"], "steps must be at least 1"),
         (["--share", "1"], "share"),
         (["--held-out", str(tmp_path / "gone.safetensors")], "no such file"),
     ]

@@ -97,7 +97,7 @@ def shares(one: Trained, probability: np.ndarray, batch_size: int) -> dict[str, 
     row = rng.choice(len(data), -(-SAMPLE // batch_size) * batch_size, p=probability)
     start = data.start_obs[rng.integers(len(data.episodes), size=len(row))]
     batch = read(data.rows(row), start, Scaling.of(data, run.weighter), row=row, step=one.steps, progress=1)
-    score = np.asarray(weigh(run.weighter, one.weighter_state, batch), np.float64).reshape(-1, batch_size)
+    score = weigh(run.weighter, one.weighter_state, batch).astype(np.float64).reshape(-1, batch_size)
     weight = np.exp(score - score.max(axis=1, keepdims=True))
     weight /= len(weight) * weight.sum(axis=1, keepdims=True)
     total = np.bincount(data.source[row], weight.ravel(), len(data.meta.sources))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from winnow import __version__, training
 from winnow.bench.plan import Planned, cut, digest
-from winnow.system.files import parse_json, write_text
+from winnow.system.files import read_json, write_text
 from winnow.system.locks import is_held
 
 
@@ -88,9 +88,9 @@ def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> To
 def _begun(work: Path) -> Set[str]:
     """The runs of a pack that was begun, in order; none where this version of winnow can't go on with it."""
     try:
-        said = parse_json((work / "pack.json").read_bytes())
-        return dict(said.pop("runs")).keys() if _stamp().items() <= said.items() else set()
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        record = read_json(work / "pack.json", "it is trained again")
+        return dict(record.pop("runs")).keys() if _stamp().items() <= record.items() else set()
+    except (ValueError, KeyError, TypeError):
         return set()
 
 

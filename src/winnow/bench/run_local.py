@@ -80,7 +80,7 @@ def _run_pack(pack: Sequence[Planned], folder: Path, work: Path, opened: Shelf, 
     with opened.opened(pack) as datasets:
         trained = train_runs(
             [
-                Run(datasets[one.entry.text], one.algorithm, one.sampler, one.weighter, one.seed, one.name)
+                Run(datasets[one.entry.text], one.algorithm, one.sampler, one.weighter, one.seed, one.name, one.method)
                 for one in pack
             ],
             steps=how.steps,

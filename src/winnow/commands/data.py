@@ -16,7 +16,7 @@ from winnow.data.dataset import Dataset
 from winnow.data.names import Name, level
 from winnow.errors import BadInput
 from winnow.system import progress
-from winnow.system.files import parse_json
+from winnow.system.files import read_json
 
 ROWS = 1_000_000
 
@@ -292,15 +292,7 @@ def labelled(text: str, option: str) -> tuple[str, str]:
 
 
 def read_recipe(path: Path) -> dict:
-    try:
-        record = parse_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: is not JSON ({error}); give a recipe that winnow wrote") from error
-    if not isinstance(record, dict):
-        raise BadInput(f"{path}: is not a recipe; give one that winnow wrote")
-    return record
+    return read_json(path, "give a recipe that winnow wrote")
 
 
 def recipe_files(record: dict) -> dict[str, str]:

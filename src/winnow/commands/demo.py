@@ -50,7 +50,7 @@ def demo(
     print(f"{dataset}\n{said}\n")
 
     trained = _train(dataset, out / "runs", steps, seeds)
-    by_method = {method: [one for one in trained if f".{method}." in one.run.name] for method in METHODS}
+    by_method = {method: [one for one in trained if one.run.method == method] for method in METHODS}
     scores = {method: [one.score for one in runs] for method, runs in by_method.items()}
     weights = {method: [one.weights() for one in runs] for method, runs in by_method.items()}
     expert = dataset.source == dataset.meta.sources.index("expert")

@@ -59,5 +59,7 @@ def export(
 
 
 def _example(folder: Path) -> str:
-    names = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("pack-"))
-    return str(folder / names[0]) if names else "one that `winnow train` wrote"
+    from winnow.policy.files import finished_runs
+
+    files = finished_runs(folder)
+    return str(files[0]) if files else "one that `winnow train` wrote"

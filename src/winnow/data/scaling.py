@@ -53,6 +53,11 @@ def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return (low + high) / 2, (high - low) / 2
 
 
+def standardise(obs: Any, mean: Any, deviation: Any) -> Any:
+    """(obs − mean) / deviation, of NumPy's arrays, JAX's and PyTorch's."""
+    return (obs - mean) / deviation
+
+
 class Scaling(NamedTuple):
     """What brings rows to the scale that a weighter reads, whichever rows they are: numbers of one dataset."""
 

@@ -13,9 +13,10 @@ from winnow import envs
 from winnow.errors import BadInput
 from winnow.evaluation.records import Round
 from winnow.policy import stacked
+from winnow.policy.files import finished_runs
 from winnow.policy.stacked import Actors
 from winnow.system import checkpoint
-from winnow.system.files import is_file_name, parse_json
+from winnow.system.files import is_file_name, read_json
 from winnow.types import Algorithm, Spec
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def candidates(path: Path, all_rounds: bool = False) -> list[Candidate | Round]:
     """The policies of a finished run, or of all runs in a folder. A run that failed is a round that says so."""
     if path.is_dir():
         names = _runs_in(path)
-        files = [file for name in names if (file := path / f"{name}.safetensors").exists()]
+        finished = {file.stem: file for file in finished_runs(path)}
+        files = [finished[name] for name in names if name in finished]
         if not files:
             raise BadInput(f"{path}: holds no finished run yet; go on with `winnow train … --out {path} --resume`")
         folder = path
@@ -116,9 +118,10 @@ def candidates(path: Path, all_rounds: bool = False) -> list[Candidate | Round]:
 
 def _runs_in(folder: Path) -> list[str]:
     try:
-        names = [run["name"] for run in parse_json((folder / "config.json").read_bytes())["runs"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{folder}: is no folder of runs ({error}); give one that `winnow train` wrote") from error
+        record = read_json(folder / "config.json", "give a folder that `winnow train` wrote")
+        names = [run["name"] for run in record["runs"]]
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{folder}: holds no runs ({error}); give a folder that `winnow train` wrote") from error
     if odd := [str(name)[:80] for name in names if not is_file_name(name)]:
         raise BadInput(f"{folder / 'config.json'}: no run is called {odd[0]!r}; a name must be that of a file")
     return names

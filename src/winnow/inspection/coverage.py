@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.scaling import standardise
 
 FITTED = 100_000
 """Rows that the directions are computed from, at the most."""
@@ -48,7 +49,7 @@ def project(data: Dataset, seed: int = 0) -> Map | None:
     mean, scale = (part.astype(np.float64) for part in data.obs_moments)
     rows = len(data)
     some = np.sort(rng.choice(rows, min(rows, FITTED), replace=False))
-    states = (data.rows(some).obs - mean) / scale
+    states = standardise(data.rows(some).obs, mean, scale)
     variance, direction = np.linalg.eigh(states.T @ states / len(states))
     variance, direction = np.maximum(variance[::-1], 0), direction[:, ::-1]
     if variance[0] <= 1e-9:

@@ -13,7 +13,6 @@ has several runs, other training seeds. They do not cover what Q can't know: sta
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from winnow.ope.fqe import FQE, USUAL
 from winnow.ope.ranking import MethodEstimate, compare, draws
 from winnow.ope.weighted_reward import Interval, Weighted, mean_reward, own_return, weighted_reward
 from winnow.packs.step import act
+from winnow.policy.files import finished_runs
 from winnow.policy.stacked import SCALING, Actors, pruned
 from winnow.system import checkpoint
 from winnow.training.trained import Trained
@@ -114,7 +114,7 @@ def load(places: Sequence[Path], dataset: str | None = None) -> tuple[list[Train
 def _files(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
-    found = [file for file in sorted(place.glob("*.safetensors")) if not re.fullmatch(r"pack-\d+", file.stem)]
+    found = finished_runs(place)
     if not found:
         raise BadInput(f"{place}: holds no finished run; give a folder that `winnow train` wrote")
     return found
@@ -200,7 +200,7 @@ def _judge(
     values = np.stack([one.value for one in found])  # [runs, fits, states]
     drawn = draws(values, strata, settings.seed)
     names = [one.run.name for one in trained]
-    methods = [re.sub(r"\.seed\d+$", "", name) for name in names]
+    methods = [finished.run.group for finished in trained]
     if seen:
         notes.append("the held-out episodes were part of the training data: estimates are too good")
     if settings.fits == 1:

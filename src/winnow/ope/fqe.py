@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.scaling import action_transform
+from winnow.data.scaling import action_transform, standardise
 from winnow.errors import BadInput
 from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
 from winnow.samplers.fits.values import scale_of, to_the_end
@@ -137,7 +137,7 @@ def evaluate(
     scale = scale_of(rows.reward, settings.discount)
     low, high = bounds(log, settings)
     index, count = resamples(log, settings.fits, settings.seed)
-    standard = lambda obs: jnp.asarray((obs - mean) / std, jnp.float32)  # noqa: E731
+    standard = lambda obs: jnp.asarray(standardise(obs, mean, std), jnp.float32)  # noqa: E731
     table = Log(
         obs=standard(rows.obs),
         action=jnp.asarray((rows.action - centre) / half),

@@ -169,7 +169,7 @@ class _Search:
         self.runs: dict[str, Run] = {}
         for one in self.wanted:
             parts = one.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
-            self.runs[one.label] = Run(self.train, learner, *parts, name=one.label)
+            self.runs[one.label] = Run(self.train, learner, *parts, name=one.label, method=one.label)
         check(list(self.runs.values()), steps=tuning.steps, batch_size=tuning.batch_size)
         estimate.check_fit(self.train, self.held)
         self.states, self.strata, self.notes = estimate.first_states(self.held)
@@ -245,7 +245,7 @@ class _Search:
         names = list(self.trained)
         values, seed = np.stack([self.values[name] for name in names]), self.tuning.fqe.seed
         drawn = ranking.draws(values, self.strata, seed)
-        labels = [name.rpartition(".seed")[0] for name in names]
+        labels = [self.trained[name].run.group for name in names]
         return ranking.compare(labels, values.mean(axis=(1, 2)), drawn, seed, [None] * len(names))
 
     def _choose(self, stay: list[str], table: list[MethodEstimate], drawn: np.ndarray, more: list[str]) -> Choice:

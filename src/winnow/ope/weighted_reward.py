@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,7 +15,6 @@ from winnow.data.scaling import Scaling
 from winnow.packs.step import weigh
 from winnow.packs.tables import read
 from winnow.training.trained import Trained
-from winnow.types import Batch
 from winnow.weighters.diagnostics import diagnose
 
 LEVEL = 0.95
@@ -58,21 +56,12 @@ def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | No
         return None
     start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
     batch = read(held.rows(), start, Scaling.of(run.dataset, run.weighter), row=np.arange(len(held)))
-    score = np.concatenate(
-        [
-            np.asarray(weigh(run.weighter, one.weighter_state, _rows(batch, low)), np.float64)
-            for low in range(0, len(held), BLOCK)
-        ]
-    )
+    score = weigh(run.weighter, one.weighter_state, batch, BLOCK).astype(np.float64)
     weight = run.sampler.probabilities(held) * np.exp(score - score.max())
     weight /= weight.sum()
     reward, episodes = mean_reward(held, weight, seed)
     flow = float(diagnose(jnp.asarray(weight, jnp.float32), batch)["weight/flow"])
     return Weighted(reward, episodes, flow)
-
-
-def _rows(batch: Batch, low: int) -> Batch:
-    return jax.tree.map(lambda column: column[low : low + BLOCK] if np.ndim(column) else column, batch)
 
 
 def own_return(held: Dataset, discount: float, seed: int) -> Interval | None:

@@ -24,6 +24,13 @@ class Run:
     weighter: Weighter
     seed: int = 0
     name: str = "run"
+    method: str = ""
+    """The method that sampler and weighter make (`dw-aw`); empty where they were chosen on their own."""
+
+    @property
+    def group(self) -> str:
+        """The name without the seed: runs of one group differ in nothing else."""
+        return self.name.removesuffix(f".seed{self.seed}")
 
     @property
     def spec(self) -> Spec:

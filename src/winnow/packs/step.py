@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from winnow.data.scaling import standardise
 from winnow.nets import with_copies, without_copies
 from winnow.packs.precision import Precision
 from winnow.packs.tables import PROBE, Lane, Tables, draw, gather, scaled, start_of
@@ -140,9 +142,20 @@ def _fetcher(tables: Tables, lane: Lane, scale: bool = True) -> Any:
     return fetch
 
 
+def weigh(weighter: Any, state: State, batch: Batch, block: int | None = None) -> np.ndarray:
+    """log w of the rows of a batch outside of training (`winnow.packs.tables.read` makes such a batch): all rows at
+    once, or so many at a time."""
+    size = block or len(batch.row)
+
+    def part(low: int) -> Batch:
+        return jax.tree.map(lambda column: column[low : low + size] if np.ndim(column) else column, batch)
+
+    each = [np.asarray(_log_weight(weighter, state, part(low))) for low in range(0, len(batch.row), size)]
+    return np.concatenate(each)
+
+
 @jax.jit
-def weigh(weighter: Any, state: State, batch: Batch) -> Array:
-    """log w of the rows of such a batch."""
+def _log_weight(weighter: Any, state: State, batch: Batch) -> Array:
     return weighter.log_weight(state, batch)
 
 
@@ -151,5 +164,5 @@ def act(lane: Any, state: State, obs: Array) -> Array:
 
     `lane` is a lane or anything else with an algorithm and these four scalings.
     """
-    unit = lane.algorithm.act(state, (obs - lane.shift) / lane.scale)
+    unit = lane.algorithm.act(state, standardise(obs, lane.shift, lane.scale))
     return lane.action_centre + lane.action_half * unit

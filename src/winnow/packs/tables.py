@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Arena, Rows
-from winnow.data.scaling import Scaling, reward_transform
+from winnow.data.scaling import Scaling, reward_transform, standardise
 from winnow.errors import BadInput
 from winnow.packs.run import Drawn, Run, probabilities
 from winnow.samplers import alias_table
@@ -227,7 +227,7 @@ def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progres
 
 def scaled(batch: Batch, shift: Array, scale: Array) -> Batch:
     """The batch with observations standardised: (obs − shift) / scale."""
-    obs, following, start = ((x - shift) / scale for x in (batch.obs, batch.next_obs, batch.start_obs))
+    obs, following, start = (standardise(x, shift, scale) for x in (batch.obs, batch.next_obs, batch.start_obs))
     return batch._replace(obs=obs, next_obs=following, start_obs=start)
 
 
@@ -240,13 +240,13 @@ def read(rows: Rows, start: np.ndarray, like: Scaling, *, row: np.ndarray, step:
     """Rows as a weighter reads them, without a pack: scaled like its dataset, each with an initial state."""
     mean, std, centre, half, unit = like
     columns = {
-        "obs": (rows.obs - mean) / std,
+        "obs": standardise(rows.obs, mean, std),
         "action": (rows.action - centre) / half,
         "reward": rows.reward,
-        "next_obs": (rows.next_obs - mean) / std,
+        "next_obs": standardise(rows.next_obs, mean, std),
         "terminal": rows.terminal,
         "unit_reward": unit[0] * rows.reward + unit[1],
-        "start_obs": (start - mean) / std,
+        "start_obs": standardise(start, mean, std),
         "progress": progress,
     }
     arrays: dict[str, Any] = {name: np.asarray(column, np.float32) for name, column in columns.items()}

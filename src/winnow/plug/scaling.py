@@ -79,7 +79,7 @@ class Scaling(nn.Module):
             found[name] = self._column(found[name], name, columns.get(name, (count, self.obs_dim)))
         self._look(found)
         obs, following, start = (
-            (found[name] - self.mean) / self.deviation
+            scaling.standardise(found[name], self.mean, self.deviation)
             for name in ("observations", "next_observations", "start_observations")
         )
         action = (found["actions"] - self.action_centre) / self.action_half

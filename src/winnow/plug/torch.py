@@ -218,9 +218,8 @@ class DensityWeights(nn.Module):
         dataset = as_dataset(data)
         chance, count = probabilities(dataset, sampler), len(dataset)
         blocks = [np.arange(low, min(low + BLOCK, count)) for low in range(0, count, BLOCK)]
-        score = torch.cat([self.log_weight(rows(dataset, index)) for index in blocks]).double().cpu().numpy()
-        ratio = np.exp(score - score[chance > 0].max())
-        return RowWeights(chance, ratio / (chance @ ratio))
+        score = torch.cat([self.log_weight(rows(dataset, index)) for index in blocks])
+        return RowWeights.of(chance, score.cpu().numpy())
 
     def write(self, path: str | Path, data: Data, sampler: str | Sampler = "uniform") -> None:
         """The weight of every row as the table (.parquet or .npy) that `winnow weights` writes and

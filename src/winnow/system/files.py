@@ -101,13 +101,20 @@ def claim(path: Path, record: dict[str, Any], resume: bool, holding: str, note: 
         return None
     if not resume:
         raise BadInput(f"{path.parent}: already holds {holding} (--resume) or choose another --out")
+    return read_json(path, "choose another --out")
+
+
+def read_json(path: Path, advice: str) -> dict[str, Any]:
+    """The JSON object in a file. `advice` ends the message for a file that holds none."""
     try:
-        held = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: is damaged ({error}); choose another --out") from error
-    if not isinstance(held, dict):
-        raise BadInput(f"{path}: is damaged (it holds no settings); choose another --out")
-    return held
+        record = parse_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror or error}); {advice}") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: is not JSON ({error}); {advice}") from error
+    if not isinstance(record, dict):
+        raise BadInput(f"{path}: must hold a JSON object, got {type(record).__name__}; {advice}")
+    return record
 
 
 def parse_json(text: str | bytes) -> Any:

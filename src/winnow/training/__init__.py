@@ -28,6 +28,7 @@ from winnow.errors import BadInput
 from winnow.evaluation.background import Rounds
 from winnow.evaluation.settings import Evaluation
 from winnow.packs.run import Drawn, Run, packs, probabilities
+from winnow.policy.files import is_pack_checkpoint
 from winnow.samplers import Sampler
 from winnow.system import checkpoint
 from winnow.system.files import claim, sweep
@@ -202,6 +203,8 @@ def check(runs: Sequence[Run], **counts: int) -> None:
     for run in runs:
         if Path(run.name).name != run.name or run.name.startswith("."):
             raise BadInput(f"a run's name must be a file name, got {run.name!r}; choose one without slashes")
+        if is_pack_checkpoint(run.name):
+            raise BadInput(f"a run must not be named {run.name!r}: that is a checkpoint's file name; choose another")
         for where, part in (("algorithm", run.algorithm), ("weighter", run.weighter)):
             check_settings(part, where)
     # Weighters check a whole dataset, so once for each dataset and not for every seed.

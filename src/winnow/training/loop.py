@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from winnow.packs.run import Drawn, Run
 from winnow.packs.step import Learner
 from winnow.plugins import record
 from winnow.policy import Policy
+from winnow.policy.files import pack_checkpoint
 from winnow.policy.stacked import SCALING
 from winnow.system import checkpoint
 from winnow.system.metrics import Log, read_metrics
@@ -84,7 +86,8 @@ class Job:
         call.hooks.on_pack(f"pack {self.number + 1}: {len(self.runs)} × {algorithm} with weights {weighter}")
         if self._finished:
             call.hooks.on_skipped(call.steps * len(self.runs))
-            return [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
+            loaded = [Trained.load(file, run.dataset) for file, run in zip(self._files, self.runs, strict=True)]
+            return [dataclasses.replace(old, run=run) for old, run in zip(loaded, self.runs, strict=True)]
         pack = Pack(self.runs, call.steps, call.batch_size, drawn=call.drawn, held_out=call.held_out)
         failures = self._restore(pack)
         self._restore_alarms()
@@ -148,7 +151,7 @@ class Job:
     @property
     def _checkpoint(self) -> Path:
         assert self.call.folder is not None
-        return self.call.folder / f"pack-{self.number}.safetensors"
+        return pack_checkpoint(self.call.folder, self.number)
 
     @property
     def _finished(self) -> bool:

@@ -34,6 +34,6 @@ def plan(
     same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
     label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
     return [
-        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}")
+        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}", label)
         for seed in (range(seeds) if isinstance(seeds, int) else seeds)
     ]

@@ -16,6 +16,13 @@ class RowWeights:
     ratio: np.ndarray
     """How much it counts when drawn, w(s,a); its mean over draws is 1."""
 
+    @classmethod
+    def of(cls, probability: np.ndarray, log_weight: np.ndarray) -> RowWeights:
+        """From each row's log w up to a constant, which is chosen so that the mean of w over samples is 1."""
+        score = log_weight.astype(np.float64)
+        ratio = np.exp(score - score[probability > 0].max())
+        return cls(probability, ratio / (probability @ ratio))
+
     @property
     def weight(self) -> np.ndarray:
         """Both together: the row's share of the weighted data times the number of rows; its mean over rows is 1."""

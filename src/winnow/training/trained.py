@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from winnow import __version__
 from winnow.algorithms import ALGORITHMS
@@ -52,13 +51,11 @@ class Trained:
         """How often each row of the dataset is drawn, and how much it then counts."""
         drawn = probabilities([self.run])
         probability = drawn[self.run.drawing]
-        log_weight = log_weights(self.run, self.weighter_state, drawn).astype(np.float64)
-        ratio = np.exp(log_weight - log_weight[probability > 0].max())
-        return RowWeights(probability, ratio / (probability @ ratio))
+        return RowWeights.of(probability, log_weights(self.run, self.weighter_state, drawn))
 
     def save(self, path: str | Path) -> None:
         facts = run_record(self.run) | {"spec": list(self.run.spec), "steps": self.steps, "failure": self.failure}
-        facts |= {"precision": self.precision, "warnings": list(self.warnings)}
+        facts |= {"precision": self.precision, "warnings": list(self.warnings), "method": self.run.method}
         checkpoint.save(path, self.policy.tree() | {"weighter": self.weighter_state}, facts | {"winnow": __version__})
 
     @classmethod
@@ -78,7 +75,7 @@ class Trained:
         if dataset.fingerprint != source["fingerprint"]:
             raise BadInput(f"{path}: was trained on other rows than {dataset.meta.name!r} holds; give that dataset")
         state = jax.eval_shape(lambda key: weighter.init(key, spec), jax.random.key(0))
-        run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"])
+        run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"], str(saved.get("method", "")))
         kept = checkpoint.load(path, {"weighter": state})
         lines = read_metrics(Path(path).with_name("returns.jsonl"))
         rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)

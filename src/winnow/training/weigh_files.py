@@ -85,7 +85,7 @@ class Scorer:
         index = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)  # few lengths: few programs
         start = self.start_obs[start_of(row[index], len(self.start_obs))]
         batch = read(data.rows(index), start, self.scaling, row=row[index])
-        return np.asarray(weigh(self.weighter, self.state, batch))[:count]
+        return weigh(self.weighter, self.state, batch)[:count]
 
 
 class Sums(NamedTuple):

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.scaling import standardise
 from winnow.nets import twins_init
 from winnow.samplers.fits.cache import KEPT_ROWS, kept
 from winnow.samplers.fits.values import cut, fitted, judged, scale_of, to_the_end
@@ -48,7 +49,8 @@ def _returns(dataset: Dataset, settings: Continued) -> np.ndarray:
     goes_on = 1.0 - rows.terminal
     bootstrap = discount ** (last[number] - row + 1) * goes_on[last][number]
     mean, std = dataset.obs_moments
-    obs, following = jnp.asarray((rows.obs - mean) / std), (rows.next_obs - mean) / std
+    obs = jnp.asarray(standardise(rows.obs, mean, std))
+    following = standardise(rows.next_obs, mean, std)
     rng = np.random.default_rng(settings.seed)
     params = {"value": twins_init(jax.random.key(settings.seed), (obs.shape[1], *settings.hidden, 1))}
     target = stored  # nothing follows, in the first round

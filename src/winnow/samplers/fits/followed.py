@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.scaling import standardise
 from winnow.nets import twins_init
 from winnow.samplers.fits.cache import KEPT_ROWS, kept
 from winnow.samplers.fits.continued import FORMAT as RETURNS
@@ -47,8 +48,7 @@ def with_followers(dataset: Dataset, drawn: np.ndarray, settings: Followed) -> n
 
 def _followed(dataset: Dataset, drawn: np.ndarray, settings: Followed) -> np.ndarray:
     length, number, steps = dataset.episodes.length, dataset.episode, cut(settings.steps, len(dataset))
-    mean, std = dataset.obs_moments
-    obs = jnp.asarray((dataset.rows().obs - mean) / std)
+    obs = jnp.asarray(standardise(dataset.rows().obs, *dataset.obs_moments))
     place, quarter = np.arange(len(dataset)) - dataset.episodes.start[number], np.maximum(length // 4, 1)[number]
     early, late = place < quarter, place >= length[number] - quarter
     rng = np.random.default_rng(settings.seed)

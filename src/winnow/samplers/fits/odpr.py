@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.data.scaling import standardise
 from winnow.nets import adam_init, adam_step, cosine, track, twins, twins_init
 from winnow.samplers.fits.cache import KEPT_ROWS, kept
 from winnow.samplers.fits.values import BATCH, cut, in_blocks, scale_of, squared, turns
@@ -40,8 +41,8 @@ def _fit_all(dataset: Dataset, settings: ODPRA) -> np.ndarray:
     mean, std = dataset.obs_moments
     scale = scale_of(rows.reward, settings.discount)  # priorities do not depend on it
     table = (
-        jnp.asarray((rows.obs - mean) / std),
-        jnp.asarray((rows.next_obs - mean) / std),
+        jnp.asarray(standardise(rows.obs, mean, std)),
+        jnp.asarray(standardise(rows.next_obs, mean, std)),
         jnp.asarray(scale * rows.reward),
         jnp.asarray(1.0 - rows.terminal, jnp.float32),
     )
