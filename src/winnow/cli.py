@@ -33,7 +33,7 @@ COMMANDS = {
     "ope": Command("ope", "ope", "what trained policies are worth by held-out episodes, without an environment"),
     "tune": Command("tune", "tune", "choose a method and its settings by held-out episodes, in a few packed runs"),
     "collect train": Command("collect", "train", "train behaviour policies online with SAC", parses=True),
-    "bench run": Command("bench", "run", "train and play a grid of datasets, algorithms, methods and seeds in packs"),
+    "bench run": Command("bench", "run", "train and play a grid: datasets, algorithms, methods, seeds", parses=True),
     "bench list": Command("bench", "list_", "the suites and studies there are, what each asks and how many runs it is"),
     "bench pack": Command("bench", "pack", "put a grid's thousands of result files into one compressed file"),
     "report": Command("report", "report", "what a folder of results says: a page with figures, or tables"),

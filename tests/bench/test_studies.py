@@ -272,10 +272,15 @@ def test_the_report_of_a_study(done, tmp_path, capsys):
 def test_what_is_typed_is_written_as_it_is_read(tmp_path):
     from winnow.commands import bench
 
-    asked: dict[str, Any] = {"suite": ("study:lambda", "small"), "out": tmp_path, "methods": None, "seeds": 5}
-    asked |= {"dry_run": False, "warm_up": False, "sweep": ("algorithm.beta=1,2", "weighter.hidden=8x8")}
-    asked |= {"evaluation": Evaluation(episodes=3)}
-    assert bench.typed(asked) == (
-        f"winnow bench run study:lambda small --out {tmp_path} --seeds 5 --no-warm-up "
-        "--sweep algorithm.beta=1,2 --sweep weighter.hidden=8x8 --evaluation.episodes 3"
+    asked = bench.Options(
+        ("study:lambda", "small"),
+        tmp_path,
+        seeds=5,
+        warm_up=False,
+        sweep=("algorithm.beta=1,2", "weighter.hidden=8x8"),
+        evaluation=Evaluation(episodes=3),
+    )
+    assert asked.command() == (
+        f"winnow bench run study:lambda small --out {tmp_path} --seeds 5 --evaluation.episodes 3 "
+        "--sweep algorithm.beta=1,2 --sweep weighter.hidden=8x8 --no-warm-up"
     )

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,139 +17,169 @@ from winnow.evaluation.settings import Evaluation
 
 if TYPE_CHECKING:
     from winnow.bench.costs import Playing, Reckoned
+    from winnow.bench.plan import Planned
     from winnow.bench.remaining import Todo
     from winnow.bench.results import Result
 
 
-def run(
-    suite: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")],
-    /,
-    *,
-    out: Path,
-    algorithms: str | None = None,
-    methods: str | None = None,
-    seeds: int = 3,
-    steps: int = 1_000_000,
-    batch_size: int = 256,
-    chunk: int = 20_000,
-    evaluation: Evaluation = Evaluation(),  # noqa: B008
-    held_out: float = 0.01,
-    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FIELD=VALUE,…")] = (),
-    environments: str = "",
-    levels: str = "",
-    shares: str = "",
-    rows: int | None = None,
-    version: str = "",
-    largest_pack: int | None = None,
-    shard: str = "1/1",
-    retry_failed: bool = False,
-    dry_run: bool = False,
-    warm_up: bool = True,
-    on: Literal["local", "ray"] = "local",
-    ray_address: str = "auto",
-    ray_shared: bool = False,
-) -> None:
-    """Train and play every dataset of a suite with every algorithm, method and seed, as few programs as possible.
+@dataclass(frozen=True)
+class Options:
+    """Train and play every dataset of a suite with every algorithm, method and seed, in as few programs as possible.
 
-    Each finished run is a small file in OUT/results. A second call does only what is missing, so a grid may be
-    interrupted at any time, and results of several machines are merged by copying them into one folder. Runs that
+    Each finished run is a small file in OUT/results. A second call does only what is missing: a grid may be interrupted
+    at any time, and the results of several machines are merged by copying them into one folder. Runs that
     `winnow bench pack` has put into OUT.jsonl.gz are finished too.
-
-    Args:
-        suite: mixed, diverse, small, d4rl-mujoco, d4rl-antmaze, d4rl-kitchen, d4rl-adroit, paper (all 113), or names
-            of datasets. Or study:NAME (`winnow bench list` shows them): then the study says what is trained, and
-            suites or datasets beside it take the place of its own.
-        out: A folder for the results, and for what is not finished.
-        algorithms: Names with commas between them. Without it iql,cql,td3bc, or those of the study.
-        methods: Names with commas between them. Without it uniform,aw,pf,dw-aw,dw-uniform,dual-aw, or all of the study.
-        seeds: Runs of each kind, with seeds 0, 1, …
-        steps: Updates of each run.
-        batch_size: Rows drawn for each update.
-        chunk: Updates between two checkpoints: what is lost at the most when the grid is killed.
-        evaluation: When policies are played, and how much.
-        held_out: Part of each dataset's rows that is never drawn: on these runs are watched for memorising. 0: none.
-        sweep: Train with each of these values of a setting: weighter.lambda_k=0.2,1. Several are combined. It holds
-            for every run that has the setting.
-        environments: Only these: hopper,ant.
-        levels: Only mixtures with these good policies (medium,expert), or D4RL's sets of these (medium-replay).
-        shares: Only mixtures with these percentages: 1,5.
-        rows: A trial with fewer rows; the same as NAME@ROWS.
-        version: v2 for mixtures of D4RL's files instead of regenerated ones.
-        largest_pack: Runs in one program at the most. Without it, what fits the device, up to 256 (on a CPU 16).
-        shard: Which part of the grid to do, and of how many: 3/8. Every part may use the same folder, or its own.
-        retry_failed: Train runs again whose result is that they failed.
-        dry_run: Show the packs, what they take and what is done already, and train nothing. With --on ray, what they
-            take is measured on a device of the cluster.
-        warm_up: Measure programs of every shape for a second, to say how long a dry run's packs would take.
-        on: Where to train: on all devices of this machine, or on a Ray cluster, a pack on each of its GPUs (or nodes).
-        ray_address: HOST:PORT of the cluster, or ray://HOST:PORT. Without it $RAY_ADDRESS, or this machine's cluster.
-        ray_shared: OUT is the same folder on every node: a pack whose node dies goes on from its last checkpoint.
-            Without it the pack begins anew.
     """
-    command = typed(locals())
-    from winnow.bench import plan, run_local, study_list, suites
+
+    suite: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
+    """mixed, diverse, small, d4rl-mujoco, d4rl-antmaze, d4rl-kitchen, d4rl-adroit, paper (all 113), or names of
+    datasets. Or study:NAME (`winnow bench list` shows them): the study then says what is trained, and suites or
+    datasets beside it replace its own."""
+    out: Path
+    """A folder for the results, and for what is not finished."""
+    algorithms: str | None = None
+    """Names, separated by commas. Default: iql,cql,td3bc, or those of the study."""
+    methods: str | None = None
+    """Names, separated by commas. Default: uniform,aw,pf,dw-aw,dw-uniform,dual-aw, or all of the study."""
+    seeds: int = 3
+    """Runs of each kind, with seeds 0, 1, …"""
+    steps: int = 1_000_000
+    """Updates of each run."""
+    batch_size: int = 256
+    """Rows sampled for each update."""
+    chunk: int = 20_000
+    """Updates between two checkpoints: the most that is lost when the grid is killed."""
+    evaluation: Evaluation = Evaluation()
+    """When policies are played, and how much."""
+    held_out: float = 0.01
+    """Fraction of each dataset's rows that is never sampled, to see whether a policy overfits. 0: none."""
+    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FIELD=VALUE,…")] = ()
+    """Train with each of these values of a setting: weighter.lambda_k=0.2,1. Several sweeps are combined. A sweep
+    applies to every run that has the setting."""
+    environments: str = ""
+    """Only these environments: hopper,ant."""
+    levels: str = ""
+    """Only mixtures with these good policies (medium,expert), or D4RL's sets of these levels (medium-replay)."""
+    shares: str = ""
+    """Only mixtures with these percentages of good data: 1,5."""
+    rows: int | None = None
+    """A trial with fewer rows; the same as NAME@ROWS."""
+    version: str = ""
+    """v2 for mixtures of D4RL's files instead of regenerated ones."""
+    largest_pack: int | None = None
+    """Maximum number of runs in one program. Default: what fits the device, up to 256 (on a CPU 16)."""
+    shard: str = "1/1"
+    """Which shard of the grid to do, and of how many: 3/8. All shards may use the same folder, or each its own."""
+    retry_failed: bool = False
+    """Train runs again whose result is that they failed."""
+    dry_run: bool = False
+    """Show the packs, what they take and what is done already, and train nothing. With --on ray, what they take is
+    measured on a device of the cluster."""
+    warm_up: bool = True
+    """Measure programs of every shape for a second, to estimate how long a dry run's packs would take."""
+    on: Literal["local", "ray"] = "local"
+    """Where to train: on all devices of this machine, or on a Ray cluster, one pack on each of its GPUs (or nodes)."""
+    ray_address: str = "auto"
+    """HOST:PORT of the cluster, or ray://HOST:PORT. Default: $RAY_ADDRESS, or this machine's cluster."""
+    ray_shared: bool = False
+    """OUT is the same folder on every node: a pack whose node dies continues from its last checkpoint. Otherwise the
+    pack starts again."""
+
+    def command(self) -> str:
+        """The command that asks for this, without options that have their default."""
+        arguments = ["winnow", "bench", "run", *self.suite]
+        for name, value in _changed(self):
+            flag = f"--{name.replace('_', '-')}"
+            if isinstance(value, Evaluation):
+                for part, setting in _changed(value):
+                    arguments += _option(f"{flag}.{part.replace('_', '-')}", setting)
+            else:
+                for item in value if isinstance(value, tuple) else (value,):
+                    arguments += _option(flag, item)
+        return shlex.join(arguments)
+
+
+def _changed(options: Any) -> list[tuple[str, Any]]:
+    """The fields that do not have their default; positional ones are not options."""
+    fields = [field for field in dataclasses.fields(options) if field.name != "suite"]
+    values = [(field, getattr(options, field.name)) for field in fields]
+    return [(field.name, value) for field, value in values if value != field.default]
+
+
+def run(arguments: Sequence[str], prog: str) -> None:
+    """Read the options, and train the grid or show what it would take."""
+    options = tyro.cli(Options, args=arguments, prog=prog)
+    from winnow.bench import plan, run_local
     from winnow.bench.results import PACKED
 
-    number, count = _part(shard)
+    shard = _part(options.shard)
+    out = options.out
     if out.name.endswith(PACKED):
         raise BadInput(f"--out must be a folder, got {out}, which names a packed file; leave out {PACKED}")
-    if evaluation.keep:
+    if options.evaluation.keep:
         raise BadInput("--evaluation.keep: a grid keeps results, not policies; `winnow train` keeps both")
-    if largest_pack is not None and largest_pack < 1:
-        raise BadInput(f"--largest-pack is {largest_pack}; it must be at least 1")
-    how = plan.How(steps, batch_size, chunk, evaluation, held_out)
-    filters = _words(environments), _words(levels), _numbers(shares)
-    asked, words = study_list.divided(suite)
-    named = suites.entries(words, rows=rows, version=version) if words or not asked else []
-    if asked:
-        kinds = {"algorithms": _words(algorithms or ""), "methods": _words(methods or "")}
-        each = [(study, named or study.entries(rows=rows, version=version)) for study in asked]
-        kept = set(suites.chosen(list(dict.fromkeys(one for _, some in each for one in some)), *filters))
-        mine = [(study, [one for one in some if one in kept]) for study, some in each]
-        every = [study.runs(some, seeds, how, **kinds, sweeps=sweep, command=command) for study, some in mine if some]
-        runs = list({run.id: run for some in every for run in some}.values())
-    else:
-        trained = suites.ALGORITHMS if algorithms is None else _words(algorithms)
-        drawn = suites.METHODS if methods is None else _words(methods)
-        runs = plan.grid(suites.chosen(named, *filters), trained, drawn, seeds, how, sweep, command)
-    packs = plan.shard(runs, number, count, largest_pack or plan.LARGEST)
-    if dry_run:
-        from winnow.bench.remaining import todo
-
-        left = todo(packs, out, run_local.finished(out, retry_failed=retry_failed, move=False))
-        found = reckoned(left, ray_address if on == "ray" else None) if warm_up and left.packs else None
-        played = evaluated(left) if warm_up and left.packs and on == "local" else None
-        show(left, sum(map(len, packs)), found, played, cluster=on == "ray")
-        return
-    if on == "ray":
+    if options.largest_pack is not None and options.largest_pack < 1:
+        raise BadInput(f"--largest-pack must be at least 1, got {options.largest_pack}")
+    packs = plan.shard(_runs(options), *shard, options.largest_pack or plan.LARGEST)
+    if options.dry_run:
+        _show_plan(options, packs)
+    elif options.on == "ray":
         from winnow.bench import run_ray
 
         done = run_ray.run(
-            packs, out, address=ray_address, shared=ray_shared, shard=(number, count), retry_failed=retry_failed
+            packs,
+            out,
+            address=options.ray_address,
+            shared=options.ray_shared,
+            shard=shard,
+            retry_failed=options.retry_failed,
         )
+        summarise(done.results, done.before, out)
     else:
         from winnow.commands.data import bar
 
-        done = run_local.run(packs, out, shard=(number, count), retry_failed=retry_failed, watch=bar)
-    summarise(done.results, done.before, out)
+        done = run_local.run(packs, out, shard=shard, retry_failed=options.retry_failed, watch=bar)
+        summarise(done.results, done.before, out)
 
 
-def typed(asked: Mapping[str, Any]) -> str:
-    """The command that asks for this, without what is as usual."""
-    words = ["winnow", "bench", "run", *asked["suite"]]
-    usual = {name: one.default for name, one in inspect.signature(run).parameters.items() if name != "suite"}
-    for name, value in asked.items():
-        if name == "suite" or value == usual[name]:
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, Evaluation):
-            for field in dataclasses.fields(value):
-                if (part := getattr(value, field.name)) != getattr(usual[name], field.name):
-                    words += _option(f"{flag}.{field.name.replace('_', '-')}", part)
-        else:
-            for one in value if isinstance(value, tuple) else (value,):
-                words += _option(flag, one)
-    return shlex.join(words)
+def _runs(options: Options) -> list[Planned]:
+    """The runs that the options ask for: those of studies, or a grid of datasets, algorithms and methods."""
+    from winnow.bench import plan, study_list, suites
+
+    size = {"rows": options.rows, "version": options.version}
+    how = plan.How(options.steps, options.batch_size, options.chunk, options.evaluation, options.held_out)
+    filters = (_list(options.environments), _list(options.levels), _numbers(options.shares))
+    studies, names = study_list.divided(options.suite)
+    datasets = suites.entries(names, **size) if names or not studies else []
+    command = options.command()
+    if not studies:
+        algorithms = suites.ALGORITHMS if options.algorithms is None else _list(options.algorithms)
+        methods = suites.METHODS if options.methods is None else _list(options.methods)
+        return plan.grid(
+            suites.chosen(datasets, *filters), algorithms, methods, options.seeds, how, options.sweep, command
+        )
+    kinds = {"algorithms": _list(options.algorithms or ""), "methods": _list(options.methods or "")}
+    asked = [(study, datasets or study.entries(**size)) for study in studies]
+    kept = set(suites.chosen(list(dict.fromkeys(entry for _, entries in asked for entry in entries)), *filters))
+    runs = {}
+    for study, entries in asked:
+        if mine := [entry for entry in entries if entry in kept]:
+            planned = study.runs(mine, options.seeds, how, **kinds, sweeps=options.sweep, command=command)
+            runs |= {run.id: run for run in planned}
+    return list(runs.values())
+
+
+def _show_plan(options: Options, packs: list[list[Planned]]) -> None:
+    from winnow.bench import run_local
+    from winnow.bench.remaining import todo
+
+    on_cluster = options.on == "ray"
+    done = run_local.finished(options.out, retry_failed=options.retry_failed, move=False)
+    left = todo(packs, options.out, done)
+    measured = options.warm_up and left.packs
+    estimate = estimated(left, options.ray_address if on_cluster else None) if measured else None
+    played = evaluated(left) if measured and not on_cluster else None
+    show(left, sum(map(len, packs)), estimate, played, cluster=on_cluster)
 
 
 def _option(flag: str, value: Any) -> list[str]:
@@ -159,13 +189,13 @@ def _option(flag: str, value: Any) -> list[str]:
     return [flag, str(value)]
 
 
-def _words(text: str) -> list[str]:
+def _list(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(word) for word in _words(text.replace("%", ""))]
+        return [float(word) for word in _list(text.replace("%", ""))]
     except ValueError as error:
         raise BadInput(f"--shares {text}: is not numbers with commas between them; write it like 1,5,50") from error
 
@@ -177,7 +207,7 @@ def _part(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def reckoned(left: Todo, cluster: str | None) -> Reckoned:
+def estimated(left: Todo, cluster: str | None) -> Reckoned:
     """What the packs that are left will take: on this machine's devices, or on a cluster's."""
     if cluster is not None:
         from rich.console import Console
@@ -298,7 +328,7 @@ def list_() -> None:
     from winnow.bench.study_list import STUDIES
     from winnow.data import names
 
-    console, usual = Console(), inspect.signature(run).parameters["seeds"].default
+    console, usual = Console(), Options.seeds
     grid = len(suites.ALGORITHMS) * len(suites.METHODS) * usual
     table = Table(box=None, header_style="bold")
     for title in ("suite", "datasets", f"runs with {usual} seeds"):
