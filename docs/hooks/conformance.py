@@ -1,4 +1,4 @@
-"""winnow beside the authors' code and d3rlpy: tables from results/conformance and results/as_published, and the
+"""winnow beside the authors' code and d3rlpy: tables from results/conformance, and the
 deviations that plug-ins list in their docstrings."""
 
 from __future__ import annotations
@@ -93,11 +93,6 @@ def curves(_: str) -> str:
         )
     head = ["algorithm", "rows", "updates", "quantity", "winnow", "d3rlpy", "difference [95 %]", "seeds"]
     return markdown(head, rows)
-
-
-def as_published(words: str) -> str:
-    """A table of `experiments/as_published`."""
-    return _module("experiments/as_published/tables.py").TABLES[words.strip()]()
 
 
 @functools.cache

@@ -22,6 +22,7 @@ import messages
 import scores
 import settings
 import source
+import tables
 from mkdocs.exceptions import PluginError
 
 FILLS: dict[str, Callable[[str], str]] = {
@@ -37,7 +38,8 @@ FILLS: dict[str, Callable[[str], str]] = {
     "density": conformance.density,
     "exact": conformance.exact,
     "curves": conformance.curves,
-    "as_published": conformance.as_published,
+    "table": tables.table,
+    "hours": tables.hours,
 }
 MARK = re.compile(r"^<!-- fill: (\w+) ?(.*?) -->$", re.MULTILINE)
 EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")

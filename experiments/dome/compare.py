@@ -26,19 +26,21 @@ def main() -> None:
     for name in METHODS:
         weighter = resized(method(name, "td3bc")[1], HIDDEN)
         runs += plan(dataset, algorithm, name, weighter=weighter, seeds=SEEDS)
-    found: dict[str, list[float]] = {}
+    by_run: dict[str, list[float]] = {}
+    share: dict[str, float] = {}
     lines: dict[str, list[tuple[float, float]]] = {}
-    for one in train_runs(runs, steps=STEPS):
-        returns, weight = toy.evaluate(one.policy, EPISODES), one.weights().weight
-        found[one.run.name] = returns.tolist()
-        good = float(weight[dataset.source == 1].sum() / weight.sum())
-        lines.setdefault(one.run.method, []).append((float(toy.normalised(returns).mean()), good))
+    for trained in train_runs(runs, steps=STEPS):
+        name = trained.run.name
+        returns, weight = toy.evaluate(trained.policy, EPISODES), trained.weights().weight
+        by_run[name] = returns.tolist()
+        good = share[name] = float(weight[dataset.source == 1].sum() / weight.sum())
+        lines.setdefault(trained.run.method, []).append((float(toy.normalised(returns).mean()), good))
     print("| method | score | each seed | weight on the expert's rows |\n|---|---|---|---|")
     for name, pairs in lines.items():
         scores, goods = zip(*pairs, strict=True)
         each = ", ".join(f"{score:.0f}" for score in scores)
         print(f"| {name} | {np.mean(scores):.1f} | {each} | {np.mean(goods):.0%} |")
-    kept = {"score 0 and 100": toy.references(), "returns": found}
+    kept = {"score 0 and 100": toy.references(), "returns": by_run, "good": share}
     (Path(__file__).parents[2] / "results" / "dome" / "returns.json").write_text(json.dumps(kept))
 
 

@@ -27,7 +27,7 @@ With several methods, a setting holds for each of them that has it.
 
 MANY_PASSES = 400
 """Over a dataset: the published runs make 256, a million updates of a million rows; with IQL on 50,000 rows what is
-learnt well by then is lost again by 1,000 (docs/evidence.md, small sets)."""
+learnt well by then is lost again by 1,000 (docs/log/iql.md, small sets)."""
 
 
 @dataclass(frozen=True)

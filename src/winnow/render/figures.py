@@ -13,6 +13,33 @@ from winnow.system.files import replacing
 
 # Okabe and Ito's colours: told apart by colour-blind readers too
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+METHOD_COLOURS = {
+    "uniform": "#8C8C8C",
+    "auto": "#6A3D9A",
+    "aw": "#0072B2",
+    "rw": "#56B4E9",
+    "pf": "#E69F00",
+    "red": "#B8860B",
+    "odpr-r": "#D9B44A",
+    "odpr-a": "#7A5C00",
+    "dw-uniform": "#F2A27E",
+    "dw-uniform-script": "#F7C6B0",
+    "dw-uniform-text": "#C98B70",
+    "dw-aw": "#D55E00",
+    "dw-aw-script": "#E58A4D",
+    "dw-aw-text": "#A64900",
+    "dual-uniform": "#66C2A5",
+    "dual-aw": "#009E73",
+    "dual-paths-uniform": "#A6D8C6",
+    "dual-paths-aw": "#00664B",
+    "optidice-w": "#F0E442",
+    "continued": "#CC79A7",
+    "followed": "#9B3F77",
+    "dw-continued": "#E3B3CF",
+    "dual-continued": "#5F2549",
+    "best-source": "#000000",
+}
+"""A method has this colour in every figure, whatever else the figure shows. Relatives share a hue."""
 
 
 def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
@@ -80,8 +107,9 @@ def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
 def scores(values: Mapping[str, Sequence[float]], title: str, marks: Mapping[str, float]) -> Any:
     """One bar for each method, one dot for each seed, and lines to compare with."""
     figure, (axis,) = panels(1.2 + 1.1 * len(values), 3.6, 1)
-    for place, seeds in enumerate(values.values()):
-        axis.bar(place, np.mean(seeds), 0.62, color=COLOURS[place % 8], alpha=0.75)
+    colour = colours(list(values))
+    for place, (method, seeds) in enumerate(values.items()):
+        axis.bar(place, np.mean(seeds), 0.62, color=colour[method], alpha=0.75)
         axis.plot(np.full(len(seeds), place), seeds, "o", ms=4, color="black", alpha=0.7)
     axis.set_xticks(range(len(values)), list(values), rotation=20)
     for name, height in marks.items():
@@ -112,11 +140,12 @@ def returns(datasets: Mapping[str, Dataset], bins: int = 60) -> Any:
 def curves(values: Mapping[str, Mapping[int, Sequence[float]]], title: str) -> Any:
     """Scores while training: a line through the mean of the seeds for each method, a dot for each seed."""
     figure, (axis,) = panels(6.4, 3.6, 1)
-    for i, (method, points) in enumerate(values.items()):
+    colour = colours(list(values))
+    for method, points in values.items():
         steps = sorted(points)
-        axis.plot(steps, [np.mean(points[step]) for step in steps], color=COLOURS[i % 8], lw=1.6, label=method)
+        axis.plot(steps, [np.mean(points[step]) for step in steps], color=colour[method], lw=1.6, label=method)
         for step in steps:
-            axis.plot([step] * len(points[step]), points[step], "o", ms=2.5, color=COLOURS[i % 8], alpha=0.6)
+            axis.plot([step] * len(points[step]), points[step], "o", ms=2.5, color=colour[method], alpha=0.6)
     axis.set_xlabel("updates", fontsize=8)
     axis.set_ylabel("normalised score")
     axis.set_title(title, fontsize=10)
@@ -144,15 +173,21 @@ class Band(NamedTuple):
 
 
 def colours(labels: Sequence[str]) -> dict[str, str]:
-    """A colour for each method, the same in every figure. After eight they come again lighter, then darker."""
+    """A colour for each label. Methods have the colours of METHOD_COLOURS; other labels take what is left of COLOURS in
+    order, then the same colours lighter, then darker."""
     from matplotlib.colors import to_hex, to_rgb
 
+    fixed = {label: METHOD_COLOURS[label] for label in labels if label in METHOD_COLOURS}
+    spare = [colour for colour in COLOURS if colour not in fixed.values()]
+
     def mixed(number: int) -> str:
-        part, towards = ((0.0, 0.0), (0.5, 1.0), (0.5, 0.0))[number // len(COLOURS) % 3]
-        red, green, blue = ((1 - part) * one + part * towards for one in to_rgb(COLOURS[number % len(COLOURS)]))
+        part, towards = ((0.0, 0.0), (0.5, 1.0), (0.5, 0.0))[number // len(spare) % 3]
+        red, green, blue = ((1 - part) * channel + part * towards for channel in to_rgb(spare[number % len(spare)]))
         return to_hex((red, green, blue))
 
-    return {label: mixed(number) for number, label in enumerate(labels)}
+    others = [label for label in labels if label not in fixed]
+    colour = fixed | {label: mixed(number) for number, label in enumerate(others)}
+    return {label: colour[label] for label in labels}
 
 
 def bars(values: Mapping[str, Mapping[str, Bar]], colour: Mapping[str, str], axis_title: str, mark: str) -> Any:
@@ -256,6 +291,11 @@ def legend(figure: Any, values: Mapping[str, Mapping[str, Any]], colour: Mapping
     seen = [label for label in colour if any(label in by_label for by_label in values.values())]
     handles = [Line2D([], [], color=colour[label], lw=3, label=plain(label)) for label in seen]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(len(seen), 6), frameon=False, fontsize=8)
+
+
+def signed(value: float) -> str:
+    """A gain with its sign, and a true minus sign."""
+    return f"{value:+.1f}".replace("-", "−")
 
 
 def plain(text: str, width: int = 24) -> str:
