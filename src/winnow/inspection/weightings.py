@@ -13,6 +13,7 @@ import numpy as np
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.samplers import AW, PF
+from winnow.system.files import file_stem
 
 MOST_RUNS = 12
 POINTS = 201
@@ -92,7 +93,7 @@ def of_runs(data: Dataset, paths: Sequence[Path], told: Callable[[str], None]) -
         run = trained.run
         parts = [record(part)["name"] for part in (run.algorithm, run.sampler, run.weighter)]
         words = "{} with {} sampling and the weighter {}".format(*parts) + f", {trained.steps:,} updates"
-        found[path] = Weighting(run.name.removeprefix(f"{data.meta.name}."), words, trained.weights().weight)
+        found[path] = Weighting(run.name.removeprefix(f"{file_stem(data.meta.name)}."), words, trained.weights().weight)
     if len({one.name for one in found.values()}) < len(found):  # of several folders
         return [dataclasses.replace(one, name=f"{path.parent.name}/{one.name}") for path, one in found.items()]
     return list(found.values())

@@ -131,6 +131,25 @@ def is_file_name(name: object) -> bool:
     return plain and not re.match(r"\.|[A-Za-z]:|.*[/\\]", str(name))
 
 
+LONGEST_STEM_BYTES = 150
+"""A longer name is cut, so that a seed, an ending and the mark of an unfinished file still fit in 255 bytes."""
+
+
+def file_stem(name: str) -> str:
+    """A dataset's or run's name as the beginning of a file's name. A name that can be one stays as it is.
+
+    Examples:
+        >>> file_stem("hopper-random-expert-5%"), file_stem("mujoco/hopper/expert-v0")
+        ('hopper-random-expert-5%', 'mujoco-hopper-expert-v0')
+    """
+    stem = re.sub(r"[/\\]", "-", name)
+    stem = re.sub(r"^\.|^([A-Za-z]):", r"\1-", stem)
+    if len(stem.encode()) > LONGEST_STEM_BYTES:
+        short = stem.encode()[: LONGEST_STEM_BYTES - 9].decode(errors="ignore")
+        stem = f"{short}-{zlib.crc32(name.encode()):08x}"
+    return stem
+
+
 def _clear(path: Path) -> None:
     """Remove what dead processes of this machine have left of a file."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.{HERE}-*{TEMPORARY}*"):

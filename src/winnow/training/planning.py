@@ -9,6 +9,7 @@ from winnow.methods import make_algorithm, make_sampler, make_weighter, method
 from winnow.packs.run import Run
 from winnow.plugins import record
 from winnow.samplers import Sampler
+from winnow.system.files import file_stem
 from winnow.types import Algorithm, Weighter
 
 
@@ -23,8 +24,8 @@ def plan(
 ) -> list[Run]:
     """The runs of one dataset, algorithm and method: one for each seed.
 
-    A run is named after its dataset, algorithm, method and seed; a sampler or weighter given by name takes the
-    method's place there.
+    A run is named after its dataset (with `-` for the slashes of a Minari id), algorithm, method and seed; a sampler
+    or weighter given by name takes the method's place there.
     """
     learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
     title = record(learner)["name"]
@@ -34,6 +35,6 @@ def plan(
     same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
     label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
     return [
-        Run(dataset, learner, drawn, weighed, seed, f"{dataset.meta.name}.{title}.{label}.seed{seed}", label)
+        Run(dataset, learner, drawn, weighed, seed, f"{file_stem(dataset.meta.name)}.{title}.{label}.seed{seed}", label)
         for seed in (range(seeds) if isinstance(seeds, int) else seeds)
     ]
