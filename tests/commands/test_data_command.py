@@ -112,14 +112,14 @@ BAD = [
     ("export {low} --to minari:nov", "is not a Minari id"),
     ("mix --out {out}", "give --low LABEL=FILE"),
     ("mix --low {low} --high b={high} --share 0.1 --out {out}", "is not LABEL=FILE"),
-    ("mix --low a={low} --high b={high} --share 5 --out {out}", "share is 5.0"),
-    ("mix --low a={low} --high a={high} --share 0.1 --out {out}", "both sources are labelled"),
+    ("mix --low a={low} --high b={high} --share 5 --out {out}", "share must be between 0 and 1, got 5.0"),
+    ("mix --low a={low} --high a={high} --share 0.1 --out {out}", "labels must differ"),
     ("mix --low a={low} --high b={there}/nan.hdf5 --share 0.1 --out {out}", "rewards, row 2"),
     ("mix --low a={low} --high b={high} --share 0.1 --source c=d --out {out}", "--source goes with --recipe"),
     ("mix --recipe {there}/nothing.json --out {out}", "nothing.json: can't be read"),
     ("mix --recipe {low} --out {out}", "is not JSON"),
     ("mix --recipe {there}/list.json --out {out}", "must hold a JSON object"),
-    ("mix --recipe {there}/empty.json --out {out}", "recipe: lacks or garbles"),
+    ("mix --recipe {there}/empty.json --out {out}", "is missing or invalid"),
     ("mix --recipe {there}/empty.json --rows 3 --out {out}", "--recipe says all of it"),
 ]
 

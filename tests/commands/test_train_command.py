@@ -115,6 +115,6 @@ def test_weights_refuses_another_dataset_and_odd_names(runs, tmp_path, capsys):
     assert main(["weights", run, "--dataset", str(tmp_path / "other.st")]) == 2
     assert "was trained on other rows than 'other' holds" in capsys.readouterr().err
     assert main(["weights", run, "--out", str(tmp_path / "w.xlsx")]) == 2
-    assert "written as .parquet or .npy" in capsys.readouterr().err
+    assert "must end in .parquet, .npy, .csv, got 'w.xlsx'" in capsys.readouterr().err
     assert main(["weights", str(runs / "dome.st")]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.st"]

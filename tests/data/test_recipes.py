@@ -117,11 +117,11 @@ def test_a_recipe_rebuilds_the_dataset_bit_for_bit(make):
 def test_a_recipe_refuses_other_sources():
     record = mixed(LOW, HIGH, 0.1, 500).meta.recipe
     assert record is not None
-    with pytest.raises(BadInput, match="source 'high' is not given; add --source high=FILE"):
+    with pytest.raises(BadInput, match="source 'high' is missing; add --source high=FILE"):
         rebuild(record, {"low": LOW})
     with pytest.raises(BadInput, match="source 'high' holds other rows"):
         rebuild(record, {"low": LOW, "high": LOW})
-    with pytest.raises(BadInput, match="lacks or garbles 'seed'"):
+    with pytest.raises(BadInput, match="'seed' is missing"):
         rebuild({key: value for key, value in record.items() if key != "seed"}, {"low": LOW, "high": HIGH})
 
 
@@ -134,10 +134,10 @@ def test_the_range_of_returns_is_that_of_whole_episodes():
 @pytest.mark.parametrize(
     ("recipe", "labels", "words"),
     [
-        (Recipe(1.5), {}, "share is 1.5"),
-        (Recipe(-0.1), {}, "share is -0.1"),
-        (Recipe(0.1, rows=0), {}, "rows is 0"),
-        (Recipe(0.1), {"low_label": "x", "high_label": "x"}, "both sources are labelled 'x'"),
+        (Recipe(1.5), {}, "got 1.5"),
+        (Recipe(-0.1), {}, "got -0.1"),
+        (Recipe(0.1, rows=0), {}, "got 0"),
+        (Recipe(0.1), {"low_label": "x", "high_label": "x"}, "got 'x' twice"),
     ],
 )
 def test_a_recipe_that_makes_no_sense_is_refused(recipe, labels, words):
@@ -147,5 +147,5 @@ def test_a_recipe_that_makes_no_sense_is_refused(recipe, labels, words):
 
 def test_data_without_episodes_is_not_mixed():
     bag = from_arrays(**columns(), kind="bag")
-    with pytest.raises(BadInput, match="is bag data; a recipe mixes episodes"):
+    with pytest.raises(BadInput, match="got bag data; mix other sources"):
         mixed(bag, bag, 0.5, 10)

@@ -65,3 +65,38 @@ def same_episodes(a: Dataset, b: Dataset) -> bool:
 
 def files_in(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def record(
+    identity: str, episodes: list[dict[str, Any]], observation: Any = None, action: Any = None, **more: Any
+) -> None:
+    """A real Minari dataset, written by Minari."""
+    import warnings
+
+    import minari
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari warns about every description that is left out
+        minari.create_dataset_from_buffers(
+            identity,
+            [EpisodeBuffer(**episode) for episode in episodes],
+            observation_space=observation or Box(-np.inf, np.inf, (3,), np.float64),
+            action_space=action or Box(-1, 1, (2,), np.float32),
+            **more,
+        )
+
+
+def episode(length: int, ends: str = "terminal", number: int = 0, seed: int | None = None) -> dict[str, Any]:
+    """Every value says which episode and step it belongs to."""
+    steps = np.arange(length + 1)
+    last = np.arange(length) == length - 1
+    return {
+        "seed": seed,
+        "observations": np.stack([np.full(length + 1, number), steps, 100 * number + steps], axis=1).astype(np.float64),
+        "actions": np.stack([np.full(length, number / 20), steps[:-1] / 10], axis=1).astype(np.float32),
+        "rewards": 100.0 * number + steps[:-1],
+        "terminations": last & (ends == "terminal"),
+        "truncations": last & (ends == "timeout"),
+    }

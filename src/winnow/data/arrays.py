@@ -44,16 +44,17 @@ def from_arrays(
     for a recording with no ends and `kind="bag"` for unordered rows.
 
     `ends` marks last rows of episodes that time out unless they are terminal. `per_row` gives columns of the episode
-    table (source, seed, origin, offset) by row; an episode takes the value of its first one.
+    table (source, seed, origin, offset, row, id) by row; an episode takes the value of its first one. Without `row`,
+    each row keeps its number in these arrays (`Dataset.source_row`).
     """
     if kind not in (None, *get_args(Kind)):
-        raise BadInput(f"{where}: kind is {kind!r}; it is one of {', '.join(get_args(Kind))}")
+        raise BadInput(f"{where}: kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; choose one")
     if max_steps is not None and max_steps < 1:
-        raise BadInput(f"{where}: max_steps is {max_steps}; an episode has at least one step")
+        raise BadInput(f"{where}: max_steps must be at least 1, got {max_steps}; give the environment's time limit")
     reward = _numbers(rewards, "rewards", where)
     reward = reward[:, 0] if reward.ndim == 2 and reward.shape[1] == 1 else reward
     if reward.ndim != 1:
-        raise BadInput(f"{where}: rewards has shape {list(reward.shape)}; it must be one number a row")
+        raise BadInput(f"{where}: rewards must be one number a row, got shape {list(reward.shape)}; give one column")
     n = len(reward)
     obs = _matrix(observations, "observations", n, where)
     action = _matrix(actions, "actions", n, where)
@@ -78,7 +79,7 @@ def from_arrays(
             raise BadInput(f"{where}: terminals, row {row}: a continuing recording has no terminal; drop `continuing`")
         end = _jumps(obs, following) if timeout is None else timeout | _jumps(obs, following)
     else:
-        end = _episode_ends(obs, terminal, timeout, following, max_steps, where)
+        end = episode_ends(obs, terminal, timeout, following, max_steps, where)
     terminal = np.zeros(n, bool) if terminal is None else terminal
     end[-1] = True
     arena, table, first, dropped = _lay_out(obs, action, reward, terminal, end, following)
@@ -86,11 +87,20 @@ def from_arrays(
         raise NoSuccessor(f"{where}: no row has a successor; add next_observations")
     if dropped:
         notes += (f"{dropped} row(s) at a timeout had no recorded next observation and were left out",)
-    for name, values in (per_row or {}).items():
+    given = {"row": np.arange(n)} | dict(per_row or {})
+    if "origin" in given:
+        given = {"id": given["origin"]} | given
+    for name, values in given.items():
         column = np.ravel(values)
         if len(column) != n:
             raise BadInput(f"{where}: {name} has {len(column)} rows, rewards has {n}; they must agree")
-        table = dataclasses.replace(table, **{name: column[first].astype(getattr(table, name).dtype)})
+        column = column[first]
+        table = dataclasses.replace(
+            table, **{name: column if name == "id" else column.astype(getattr(table, name).dtype)}
+        )
+    for name, width in (("obs_names", obs.shape[1]), ("action_names", action.shape[1])):
+        if meta.get(name) and len(meta[name]) != width:
+            raise BadInput(f"{where}: {name} must name {width} columns, got {len(meta[name])}; name each column once")
     described = Meta(kind=kind or "episodes", action_low=low, action_high=high, notes=notes, **meta)
     return Dataset((arena,), table, described)
 
@@ -181,7 +191,7 @@ def _jumps(obs: np.ndarray, following: np.ndarray | None) -> np.ndarray:
     return end
 
 
-def _episode_ends(
+def episode_ends(
     obs: np.ndarray,
     terminal: np.ndarray | None,
     timeout: np.ndarray | None,

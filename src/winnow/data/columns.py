@@ -26,7 +26,7 @@ ALIASES = {
     "source": ("source",),
 }
 NUMBERED = re.compile(r"(.+)[._](\d+)")
-OWN_COLUMNS = ("step", "seed", "origin")
+OWN_COLUMNS = ("step", "seed", "origin", "source_row", "source_episode")
 """Columns with a meaning of winnow's own: read only from files that it exported."""
 
 

@@ -1,9 +1,12 @@
 """A dataset: rows stored once in an arena, and a table of the episodes that are made of them.
 
 An *arena* holds steps in slots. An episode of T steps takes T + 1 consecutive slots: the last one holds only its final
-observation, so the successor of the state in slot i is always in slot i + 1. A *dataset* is a table of pieces of one or
-more arenas. So a mixture of sources, a set of short segments, or a subset of episodes costs a table and no rows, and
-many mixtures can share the same arrays, on disk and on the accelerator.
+observation, so the successor of the state in slot i is always in slot i + 1. A *dataset* is a table of episodes or
+fragments of them in one or more arenas. So a mixture of sources, a set of short segments, or a subset of episodes costs
+a table and no rows, and many mixtures can share the same arrays, on disk and on the accelerator.
+
+The table also says where each episode came from: its id and the number of its first row in the user's own file. Both
+follow the episode through a split, a mixture and an export, so that weights can be joined to the rows they belong to.
 """
 
 from __future__ import annotations
@@ -11,21 +14,34 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from winnow.data.meta import LONGEST, MOST_SOURCES, Kind, Meta, Side
 from winnow.errors import BadInput
-from winnow.system.files import parse_json
 
-Kind = Literal["episodes", "continuing", "bag"]
-LONGEST, MOST_SOURCES = 200, 1_000
-"""Letters of a name, and labelled sources, at the most."""
-Side = Sequence[float] | np.ndarray | float
-"""A bound of the actions: one number for each column, or one for all."""
+__all__ = [
+    "LONGEST",
+    "MOST_SOURCES",
+    "UNKNOWN_ROW",
+    "Arena",
+    "Dataset",
+    "Episodes",
+    "Kind",
+    "Meta",
+    "Rows",
+    "Side",
+    "check_alike",
+    "combine",
+]
+
+
+UNKNOWN_ROW = -1
+"""In `Episodes.row`: the episode was not read from a table."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +65,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Episodes:
-    """One entry for each episode, segment or piece; every column has the same length."""
+    """One entry for each episode or segment; every column has the same length."""
 
     arena: np.ndarray  # int32: which of the dataset's arenas it lies in
     slot: np.ndarray  # int64: the arena's slot of its first step
@@ -59,6 +75,8 @@ class Episodes:
     seed: np.ndarray  # int64: the seed that made it, −1 where unknown
     origin: np.ndarray  # int64: the number of the episode it was cut from, in its source
     offset: np.ndarray  # int64: the step of that episode at which it begins
+    row: np.ndarray  # int64: the number of its first row in the file it was read from; −1 where there was none
+    id: np.ndarray  # int64 or str: the source's own id of the episode; `origin` where the source gives none
 
     def __len__(self) -> int:
         return len(self.slot)
@@ -85,77 +103,13 @@ class Episodes:
             "seed": np.full(count, -1, np.int64),
             "origin": np.arange(count, dtype=np.int64),
             "offset": np.zeros(count, np.int64),
+            "row": np.full(count, UNKNOWN_ROW, np.int64),
         }
-        given = {"slot": slot, "length": length, "terminated": terminated} | columns
+        given = usual | {"slot": slot, "length": length, "terminated": terminated} | columns
+        given.setdefault("id", given["origin"])
         kinds = {"arena": np.int32, "source": np.int32, "terminated": np.bool_}
-        return cls(**{k: np.asarray(v, dtype=kinds.get(k, np.int64)) for k, v in (usual | given).items()})
-
-
-@dataclass(frozen=True)
-class Meta:
-    """What the arrays can't say. Everything in it can be written as JSON."""
-
-    name: str = "dataset"
-    kind: Kind = "episodes"
-    """episodes; continuing: a recording with no ends; bag: unordered (s, a, r, s') rows."""
-    environment: str | None = None
-    physics: str | None = None
-    sources: tuple[str, ...] = ("data",)
-    action_low: tuple[float, ...] = ()
-    action_high: tuple[float, ...] = ()
-    return_range: tuple[float, float] | None = None
-    """Least and greatest return of the sources' full episodes, where this dataset holds only pieces of them."""
-    recipe: dict[str, Any] | None = None
-    notes: tuple[str, ...] = ()
-    """What the opener changed or assumed, in words."""
-
-    def to_json(self) -> str:
-        self.check()
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Meta:
-        """The description in a file; a ValueError or a TypeError where it is none."""
-        record = parse_json(text)
-        if not isinstance(record, dict):
-            raise ValueError("it is no description")
-        for name in ("sources", "action_low", "action_high", "return_range", "notes"):
-            if record.get(name) is not None:
-                record[name] = tuple(record[name])
-        made = cls(**record)
-        made.check()
-        return made
-
-    def check(self, where: str = "its description") -> None:
-        """Refuse what can't be shown, or can't be so. What is written and what is read goes through here."""
-        words = [("name", self.name), ("environment", self.environment or ""), ("physics", self.physics or "")]
-        for name, text in [*words, *(("sources", label) for label in self.sources)]:
-            if not isinstance(text, str) or not text.isprintable() or len(text) > LONGEST:
-                raise BadInput(
-                    f"{where}: {name} is {repr(text)[:60]}; it must be a line of at most {LONGEST} letters (--name, "
-                    "--environment)"
-                )
-        if self.kind not in get_args(Kind):
-            raise BadInput(f"{where}: kind is {self.kind!r}; it is one of {', '.join(get_args(Kind))}")
-        if not 1 <= len(self.sources) <= MOST_SOURCES:
-            raise BadInput(f"{where}: has {len(self.sources):,} sources; there may be 1 to {MOST_SOURCES:,}")
-        lines = all(isinstance(note, str) and note.isprintable() for note in self.notes)
-        if not lines or not isinstance(self.recipe, dict | None):
-            raise BadInput(f"{where}: notes or recipe are of another kind; make it again")
-        low, high = _finite(self.action_low), _finite(self.action_high)
-        if low is None or high is None or len(low) != len(high) or any(a >= b for a, b in zip(low, high, strict=True)):
-            raise BadInput(f"{where}: action bounds are not finite and rising; give others")
-        if self.return_range is not None and len(_finite(self.return_range) or ()) != 2:
-            raise BadInput(f"{where}: return_range is not two finite numbers; make it again")
-
-
-def _finite(values: Any) -> list[float] | None:
-    """Numbers of a description; None where something else is among them."""
-    try:
-        found = [float(value) for value in values if not isinstance(value, bool | str)]
-        return found if len(found) == len(values) and np.isfinite(found).all() else None
-    except (TypeError, OverflowError, ValueError):
-        return None
+        table = {k: np.asarray(v, dtype=kinds.get(k, np.int64)) for k, v in given.items() if k != "id"}
+        return cls(**table, id=np.asarray(given["id"]))
 
 
 class Rows(NamedTuple):
@@ -182,7 +136,7 @@ class Dataset:
         return int(self.episodes.length.sum())
 
     def __repr__(self) -> str:
-        shape = f"{len(self):,} rows in {len(self.episodes):,} {'episodes' if self.has_episodes else 'pieces'}"
+        shape = f"{len(self):,} rows in {len(self.episodes):,} {'episodes' if self.has_episodes else 'fragments'}"
         return f"Dataset({self.meta.name!r}: {shape}, obs {self.obs_dim}, action {self.action_dim}, {self.meta.kind})"
 
     @property
@@ -233,6 +187,18 @@ class Dataset:
         """[rows] index into `meta.sources`."""
         return np.repeat(self.episodes.source, self.episodes.length)
 
+    @property
+    def source_row(self) -> np.ndarray:
+        """[rows] the number of each row in the file that it was read from, counted from 0; −1 where there was none."""
+        first = np.repeat(self.episodes.row, self.episodes.length)
+        within = np.arange(len(self)) - np.repeat(self.episodes.start, self.episodes.length)
+        return np.where(first == UNKNOWN_ROW, UNKNOWN_ROW, first + within)
+
+    @property
+    def source_episode(self) -> np.ndarray:
+        """[rows] the id of each row's episode in the file that it was read from: whole numbers or strings."""
+        return np.repeat(self.episodes.id, self.episodes.length)
+
     def _take(self, field: str, slot: np.ndarray) -> np.ndarray:
         columns = [getattr(arena, field) for arena in self.arenas]
         if len(columns) == 1:
@@ -267,7 +233,7 @@ class Dataset:
 
     @property
     def return_range(self) -> tuple[float, float]:
-        """Least and greatest return of full episodes: of the sources where these are pieces of them."""
+        """Least and greatest return of full episodes: of the sources where these are segments of them."""
         return self.meta.return_range or (float(self.returns.min()), float(self.returns.max()))
 
     @cached_property
@@ -305,7 +271,8 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every row and every episode: two datasets with the same one train the same."""
+        """A hash of every row and every episode: two datasets with the same one train the same. The rows' numbers in
+        the user's file and the names of columns are not part of it."""
         digest = hashlib.blake2b(digest_size=16)
         for low in range(0, len(self), 1 << 18):
             for column in self.rows(slice(low, low + (1 << 18))):
@@ -313,8 +280,8 @@ class Dataset:
         for name in ("length", "terminated", "source", "offset"):
             digest.update(np.ascontiguousarray(getattr(self.episodes, name)).data)
         meta = self.meta
-        said = [meta.kind, meta.sources, meta.return_range, meta.action_low, meta.action_high]
-        digest.update(json.dumps(said).encode())
+        described = [meta.kind, meta.sources, meta.return_range, meta.action_low, meta.action_high]
+        digest.update(json.dumps(described).encode())
         return digest.hexdigest()
 
 
@@ -349,3 +316,11 @@ def check_alike(first: Dataset, other: Dataset, label: str) -> None:
         mine, theirs = getattr(first.meta, what), getattr(other.meta, what)
         if mine != theirs:
             raise BadInput(f"source {label!r}: {what} is {theirs}, the first source has {mine}; mix what is alike")
+    for what, field in (("obs_names", "observation"), ("action_names", "action")):
+        names, others = getattr(first.meta, what), getattr(other.meta, what)
+        if names and others and names != others:
+            number = next(i for i, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
+            raise BadInput(
+                f"source {label!r}: {field} column {number} is {others[number]!r}, the first source has "
+                f"{names[number]!r}; import both with the same columns in the same order"
+            )

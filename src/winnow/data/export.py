@@ -1,8 +1,8 @@
 """Writing a dataset for others to read: Minari, D4RL HDF5, npz, Parquet.
 
 Beside the usual columns, each file carries winnow's description and each row's episode, step, source and seed, so that
-`open_dataset` makes the same dataset of it again. What others read is not changed by that. Weights may come along as
-one column more.
+`open_dataset` makes the same dataset of it again. What others read is not changed by that. `source_row` and
+`source_episode` say which row of the user's own file each row was, and in which episode. Weights may be added.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from winnow.data.columns import Progress
-from winnow.data.dataset import Dataset
-from winnow.data.minari import minari_root
+from winnow.data.dataset import UNKNOWN_ROW, Dataset
+from winnow.data.minari import IDS, minari_root
 from winnow.errors import BadInput
 from winnow.system.files import replacing
 
@@ -79,7 +79,10 @@ def _rows(dataset: Dataset, weight: np.ndarray | None) -> tuple[dict[str, np.nda
         "source": dataset.source,
         "seed": np.repeat(table.seed, table.length),
         "origin": np.repeat(table.origin, table.length),
+        "source_episode": dataset.source_episode,
     }
+    if (table.row != UNKNOWN_ROW).any():
+        added["source_row"] = dataset.source_row
     return usual, added | ({} if weight is None else {"weight": weight})
 
 
@@ -92,6 +95,7 @@ def _write_hdf5(dataset: Dataset, path: Path, weight: np.ndarray | None) -> None
         for name, column in usual.items():
             file.create_dataset(name, data=column)
         for name, column in added.items():
+            column = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
             file.create_dataset(f"infos/{name}", data=column, compression="gzip", compression_opts=1, shuffle=True)
 
 
@@ -114,6 +118,8 @@ def _write_parquet(dataset: Dataset, path: Path, weight: np.ndarray | None) -> N
         )
     labels = pa.array(dataset.meta.sources, pa.string())
     columns |= {name: pa.array(column) for name, column in added.items()}
+    if added["source_episode"].dtype.kind == "U":
+        columns["source_episode"] = columns["source_episode"].dictionary_encode()
     columns["source"] = pa.DictionaryArray.from_arrays(pa.array(added["source"]), labels)
     table = pa.table(columns).replace_schema_metadata({"winnow": dataset.meta.to_json()})
     parquet.write_table(table, path)
@@ -175,6 +181,7 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
             "description": f"{meta.name}, exported by winnow",
             "winnow": meta.to_json(),
         }
+        | ({IDS: table.id.tolist()} if table.id.dtype.kind == "U" else {})
     )
     storage.update_episodes(_buffers(dataset, progress, weight))
     storage.update_episode_metadata(
@@ -183,8 +190,12 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
             "source_index": int(source),
             "offset": int(offset),
             "origin": int(origin),
+            "source_row": int(row),
         }
-        for source, offset, origin in zip(table.source, table.offset, table.origin, strict=True)
+        | ({} if isinstance(identity, str) else {"source_episode": int(identity)})
+        for source, offset, origin, row, identity in zip(
+            table.source, table.offset, table.origin, table.row, table.id.tolist(), strict=True
+        )
     )
 
 

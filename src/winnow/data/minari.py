@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data.columns import Found, Progress, carried
+from winnow.data.dataset import LONGEST, UNKNOWN_ROW
 from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
 from winnow.system.files import is_file_name, parse_json
 
 METADATA = "metadata.json"
+IDS = "winnow_source_episodes"
+"""Where a dataset that winnow exported keeps the sources' ids of its episodes, if they are strings."""
 FIELDS = {"observations": "observation_space", "actions": "action_space"}
 DEEPEST = 8
 """Groups inside each other, where a dataset does not say its spaces."""
@@ -101,9 +104,19 @@ def open_minari(where: str, path: Path, progress: Progress) -> Found:
         "terminals": terminals,
         "timeouts": timeouts & (terminals == 0),
     }
-    columns |= {name: np.repeat(values, steps) for name, values in recording.labels.items()}
+    labels = recording.labels
+    if own and IDS in metadata:
+        labels["source_episode"] = _text_ids(metadata[IDS], len(steps), where)
+    columns |= {name: np.repeat(values, steps) for name, values in labels.items()}
     name = metadata.get("dataset_id") or folder.parent.name
     return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own)
+
+
+def _text_ids(ids: Any, episodes: int, where: str) -> np.ndarray:
+    valid = isinstance(ids, list) and len(ids) == episodes
+    if not valid or not all(isinstance(text, str) and text.isprintable() and len(text) <= LONGEST for text in ids):
+        raise BadInput(f"{where}: {IDS} must be one short string an episode; export the dataset again")
+    return np.array(ids, str)
 
 
 def minari_weights(where: str) -> np.ndarray:
@@ -171,7 +184,8 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
             for field in (*FIELDS, "rewards", "terminations")
         }
         parts = [(tuple(part.encode() for part in leaf.path), into) for f in fields.values() for leaf, into in f]
-        labels: dict[str, list[Any]] = {"seed": []} | ({"source": [], "step": [], "origin": []} if own else {})
+        labels: dict[str, list[Any]] = {"seed": [], "source_episode": []}
+        labels |= {name: [] for name in ("source", "step", "origin", "source_row") if own}
         reader = _Reader(where, budget)
         for done, number in enumerate(ids):
             if done % LATE == 0:
@@ -184,6 +198,8 @@ def _read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, prog
                 labels["source"].append(reader.integer(episode, b"source_index", -1))
                 labels["step"].append(reader.integer(episode, b"offset", 0))
                 labels["origin"].append(reader.integer(episode, b"origin", number))
+                labels["source_row"].append(reader.integer(episode, b"source_row", UNKNOWN_ROW))
+            labels["source_episode"].append(reader.integer(episode, b"source_episode", number) if own else number)
     progress(len(ids), len(ids))
     return Recording(ids, fields, {name: np.array(values) for name, values in labels.items()})
 
@@ -296,7 +312,8 @@ def _read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Prog
             into.append(np.asarray(value))
     progress(len(ids), len(ids))
     seeds = [one.get("seed") for one in storage.get_episode_metadata(ids)]
-    return Recording(ids, fields, {"seed": np.array([-1 if seed is None else seed for seed in seeds], np.int64)})
+    labels = {"seed": np.array([-1 if seed is None else seed for seed in seeds], np.int64)}
+    return Recording(ids, fields, labels | {"source_episode": np.array(ids, np.int64)})
 
 
 # ------------------------------------------------------------------------------------------------ what it means

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from winnow.data.dataset import Dataset, Episodes, check_alike, combine
+from winnow.data.dataset import UNKNOWN_ROW, Dataset, Episodes, check_alike, combine
 from winnow.errors import BadInput
 
 Shape = Literal["episodes", "segments"]
-MOST_PIECES = 20_000_000
+MOST_EPISODES = 20_000_000
 """Episodes or segments of a mixture: of many more, the table alone would fill a machine's memory."""
 SEGMENT = (10, 49)
 """Least and greatest number of steps of a segment in a `diverse` set."""
@@ -31,19 +31,21 @@ class Recipe:
     rows: int = 1_000_000
     """Rows to reach. Episodes stay whole, so the set ends with the first episode that reaches it."""
     shape: Shape = "episodes"
-    """episodes: whole ones (`mixed`); segments: pieces of 10 to 49 steps from anywhere in them (`diverse`)."""
+    """episodes: whole ones (`mixed`); segments: 10 to 49 steps from anywhere in them (`diverse`)."""
     seed: int = 0
-    """Another seed draws other episodes."""
+    """Another seed chooses other episodes."""
 
     def check(self) -> None:
         if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 <= self.share <= 1:
-            raise BadInput(f"share is {self.share}; it is a part of the rows between 0 and 1 (5 % is 0.05)")
+            raise BadInput(f"share must be between 0 and 1, got {self.share}; give a part of the rows (5 % is 0.05)")
         for name, low in (("rows", 1), ("seed", 0)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value < 2**31:  # rows are counted in 32 bits
-                raise BadInput(f"{name} is {str(value)[:30]}; it must be a whole number from {low} to 2³¹")
+                raise BadInput(
+                    f"{name} must be a whole number from {low} to 2³¹, got {str(value)[:30]}; choose another"
+                )
         if self.shape not in get_args(Shape):
-            raise BadInput(f"shape is {self.shape!r}; it is one of {', '.join(get_args(Shape))}")
+            raise BadInput(f"shape must be one of {', '.join(get_args(Shape))}, got {self.shape!r}; choose one")
 
 
 def mixed(low: Dataset, high: Dataset, share: float, rows: int = 1_000_000, seed: int = 0, **labels: str) -> Dataset:
@@ -93,16 +95,19 @@ def build(
     check_alike(low, high, high_label)
     for label, source in ((low_label, low), (high_label, high)):
         if not source.has_episodes:
-            raise BadInput(f"source {label!r}: is {source.meta.kind} data; a recipe mixes episodes")
+            raise BadInput(f"source {label!r}: must have episodes, got {source.meta.kind} data; mix other sources")
     if low_label == high_label:
-        raise BadInput(f"both sources are labelled {low_label!r}; give them different labels")
+        raise BadInput(f"the sources' labels must differ, got {low_label!r} twice; rename one")
     good = round(recipe.share * recipe.rows)
-    # A stream for each source, so that the draw from one does not move with the share or size of the other.
+    # A stream for each source: the episodes of one do not depend on the share or the size of the other.
     streams = [np.random.default_rng([recipe.seed, number]) for number in range(2)]
     for label, source, rows in ((low_label, low, recipe.rows - good), (high_label, high, good)):
         mean = len(source) / len(source.episodes)
-        if rows / (mean if recipe.shape == "episodes" else min(mean, SEGMENT[1])) > MOST_PIECES:
-            raise BadInput(f"rows is {recipe.rows:,}: source {label!r} would be drawn more than {MOST_PIECES:,} times")
+        if rows / (mean if recipe.shape == "episodes" else min(mean, SEGMENT[1])) > MOST_EPISODES:
+            raise BadInput(
+                f"rows must take at most {MOST_EPISODES:,} episodes of source {label!r}, got {recipe.rows:,} rows; use "
+                "fewer"
+            )
     draw = _whole if recipe.shape == "episodes" else _segments
     drawn = {
         low_label: draw(low, recipe.rows - good, streams[0]),
@@ -140,10 +145,10 @@ def rebuild(record: Mapping[str, Any], sources: Mapping[str, Dataset]) -> Datase
         prints = [low["fingerprint"], high["fingerprint"]]
         name = str(record.get("name", ""))
     except (KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"recipe: lacks or garbles {error}; use one that winnow wrote") from error
+        raise BadInput(f"recipe: {error} is missing or invalid; use a recipe that winnow wrote") from error
     for label, fingerprint in zip(labels, prints, strict=True):
         if label not in sources:
-            raise BadInput(f"recipe: source {label!r} is not given; add --source {label}=FILE")
+            raise BadInput(f"recipe: source {label!r} is missing; add --source {label}=FILE")
         if sources[label].fingerprint != fingerprint:
             raise BadInput(f"recipe: source {label!r} holds other rows than those it was made with; give the same file")
     pair = [sources[label] for label in labels]
@@ -171,18 +176,18 @@ def _segments(source: Dataset, rows: int, rng: np.random.Generator) -> Dataset:
         whole = table.take(order)
         length = np.minimum(rng.integers(SEGMENT[0], SEGMENT[1] + 1, len(order)), whole.length)
         offset = (rng.random(len(order)) * (whole.length - length + 1)).astype(np.int64)
-        piece = dataclasses.replace(
+        segment = dataclasses.replace(
             whole,
             slot=whole.slot + offset,
             length=length,
             terminated=whole.terminated & (offset + length == whole.length),
-            origin=whole.origin,
             offset=whole.offset + offset,
+            row=np.where(whole.row == UNKNOWN_ROW, UNKNOWN_ROW, whole.row + offset),
         )
-        piece = piece.take(np.arange(min(int(np.searchsorted(np.cumsum(length), rows)) + 1, len(order))))
-        chosen.append(piece)
-        rows -= int(piece.length.sum())
+        segment = segment.take(np.arange(min(int(np.searchsorted(np.cumsum(length), rows)) + 1, len(order))))
+        chosen.append(segment)
+        rows -= int(segment.length.sum())
     if not chosen:
         return source.select(np.zeros(0, int))
-    columns = {n: np.concatenate([piece.columns[n] for piece in chosen]) for n in chosen[0].columns}
+    columns = {n: np.concatenate([segment.columns[n] for segment in chosen]) for n in chosen[0].columns}
     return dataclasses.replace(source, episodes=Episodes(**columns))

@@ -128,17 +128,14 @@ def _block(table: Any, names: list[str], kind: Kind, where: str, first: int) -> 
     count = len(table)
     try:
         columns = gather(table.column_names, lambda name: arrow_array(table[name], name, where), where)
-        columns.pop("source", None)
-        # An episode keeps the origin of its first row: so each row of the dataset is found in the block again.
-        columns["origin"] = np.arange(count)
+        for name in ("source", "source_row"):  # what matters is which row of the block a row is
+            columns.pop(name, None)
         dataset = assemble(Found(columns, names, where), where, kind, None, None)
     except NoSuccessor:
         return Block(first, count, np.zeros(0, np.int64), None)
     except BadInput as error:
         raise BadInput(_moved(str(error), where, first)) from error
-    begins = dataset.episodes
-    row = np.repeat(begins.origin - begins.start, begins.length) + np.arange(len(dataset))
-    return Block(first, count, row, dataset)
+    return Block(first, count, dataset.source_row, dataset)
 
 
 def _moved(text: str, where: str, first: int) -> str:

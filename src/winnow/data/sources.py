@@ -17,7 +17,7 @@ import numpy as np
 from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
-from winnow.data.dataset import MOST_SOURCES, Dataset, Kind, Side
+from winnow.data.dataset import LONGEST, MOST_SOURCES, Dataset, Kind, Side
 from winnow.data.minari import METADATA, hard_linked, is_minari, open_minari
 from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
@@ -119,7 +119,10 @@ def assemble(
         copied = ("name", "environment", "physics", "sources", "return_range", "recipe")
         meta |= {name: getattr(own, name) for name in copied}
         bounds, kind = bounds or (own.action_low, own.action_high), kind or own.kind
-    per_row = {"seed": columns.get("seed"), "origin": columns.get("origin"), "offset": columns.get("step")}
+    names = {"seed": "seed", "origin": "origin", "offset": "step", "row": "source_row", "id": "source_episode"}
+    per_row = {field: columns.get(name) for field, name in names.items()}
+    if per_row["id"] is None and "episode" in columns:
+        per_row["id"] = episode_ids(columns["episode"], where)
     if "source" in columns:
         meta["sources"], per_row["source"] = _labels(columns["source"], own.sources if own else (), where)
     ends = None
@@ -154,6 +157,19 @@ def _done_notes(found: Found) -> tuple[str, ...]:
     terminal, timeout = (np.ravel(found.columns[name]).astype(bool) for name in ("terminals", "timeouts"))
     both = int((terminal & timeout).sum())
     return (f"{both} row(s) are both `{done}` and timed out: taken as terminal",) if both else ()
+
+
+def episode_ids(values: Any, where: str) -> np.ndarray:
+    """The source's ids of episodes: whole numbers as int64, anything else as strings."""
+    ids = np.ravel(values)
+    if ids.dtype.kind in "iub":
+        return ids.astype(np.int64)
+    if ids.dtype.kind == "f" and (ids == np.floor(ids)).all() and np.abs(ids).max(initial=0) < 2**53:
+        return ids.astype(np.int64)
+    text = ids.astype(str)
+    if text.dtype.itemsize > 4 * LONGEST or not all(map(str.isprintable, np.unique(text).tolist())):
+        raise BadInput(f"{where}: an episode's id must be one line of at most {LONGEST} characters; shorten the ids")
+    return text
 
 
 def _changes(episode: Any, rows: int, where: str) -> np.ndarray:
@@ -225,10 +241,12 @@ def _hdf5_array(group: Any, name: str, where: str, budget: Budget) -> np.ndarray
         raise BadInput(f"{where}: {name} is a group; it must be one array (flatten it first)")
     if array.external or array.is_virtual:
         raise BadInput(f"{where}: {name} is kept in another file; winnow reads one file only: copy the data into it")
-    if array.dtype.kind not in "fiub":
+    text = array.dtype.kind == "S" and array.ndim == 1
+    if array.dtype.kind not in "fiub" and not text:
         raise BadInput(f"{where}: {name} holds {array.dtype}; it must hold numbers, the same count in each row")
     budget.array(array.shape, array.dtype.itemsize, name, array.chunks)
-    return array[()]
+    values = array[()]
+    return np.char.decode(values, "utf-8") if text else values
 
 
 # ------------------------------------------------------------------------------------------- npz, Parquet, CSV

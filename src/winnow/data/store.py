@@ -9,18 +9,23 @@ from pathlib import Path
 
 import numpy as np
 
-from winnow.data.dataset import Arena, Dataset, Episodes, Meta
+from winnow.data.dataset import UNKNOWN_ROW, Arena, Dataset, Episodes
+from winnow.data.meta import NAMES, Meta
 from winnow.errors import BadInput
 from winnow.system.files import parse_json, write_tensors
 
 FORMAT = "winnow-dataset-1"
-LONGEST_HEADER = 10_000_000
-"""Bytes; a description of a dataset is a few thousand long."""
-DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
+LONGEST_HEADER_BYTES = 10_000_000
+"""A description of a dataset is a few thousand bytes long."""
+DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
 KINDS = {"rows.terminal": "BOOL", "episodes.arena": "I32", "episodes.source": "I32", "episodes.terminated": "BOOL"} | {
-    f"episodes.{name}": "I64" for name in ("slot", "length", "seed", "origin", "offset")
+    f"episodes.{name}": "I64" for name in ("slot", "length", "seed", "origin", "offset", "row", "id")
 }
 """The type of each array; the rest of the rows is F32."""
+TEXT_IDS = "episodes.id_text"
+"""Ids of episodes that are strings: [episodes, bytes of the longest] UTF-8, padded with zeros."""
+MATRICES = ("rows.obs", "rows.action", TEXT_IDS)
+KINDS[TEXT_IDS] = "U8"
 
 
 def save(dataset: Dataset, path: str | Path) -> None:
@@ -29,9 +34,40 @@ def save(dataset: Dataset, path: str | Path) -> None:
     flat = dataset.compact()
     arena, table = flat.arenas[0], flat.episodes
     tensors = {f"rows.{f.name}": np.ascontiguousarray(getattr(arena, f.name)) for f in dataclasses.fields(arena)}
-    tensors |= {f"episodes.{name}": np.ascontiguousarray(column) for name, column in table.columns.items()}
+    tensors |= _table_tensors(table)
     # One entry of metadata, since safetensors writes several in an order that changes from one run to the next.
     write_tensors(path, tensors, {FORMAT: flat.meta.to_json()})
+
+
+def _table_tensors(table: Episodes) -> dict[str, np.ndarray]:
+    """The episode table as tensors. What says nothing is left out: rows that are not known, ids that are numbers 0, 1,
+    2, … anyway."""
+    columns = dict(table.columns)
+    ids = columns.pop("id")
+    if (table.row == UNKNOWN_ROW).all():
+        del columns["row"]
+    if ids.dtype.kind == "U":
+        text = np.char.encode(ids, "utf-8")
+        columns["id_text"] = text.view(np.uint8).reshape(len(text), text.dtype.itemsize)
+    elif not np.array_equal(ids, table.origin):
+        columns["id"] = ids.astype(np.int64)
+    return {f"episodes.{name}": np.ascontiguousarray(column) for name, column in columns.items()}
+
+
+def _table(tensors: dict[str, np.ndarray]) -> Episodes:
+    """The episode table of a file. Files written before rows and ids were kept have neither."""
+    names = [field.name for field in dataclasses.fields(Episodes) if field.name not in ("row", "id")]
+    columns = {name: np.asarray(tensors[f"episodes.{name}"]) for name in names}
+    if "episodes.row" in tensors:
+        columns["row"] = np.asarray(tensors["episodes.row"])
+    if TEXT_IDS in tensors:
+        text = np.ascontiguousarray(tensors[TEXT_IDS])
+        if text.shape[1] == 0:
+            raise ValueError("ids of episodes have no letters")
+        columns["id"] = np.char.decode(text.view(f"S{text.shape[1]}")[:, 0], "utf-8")
+    elif "episodes.id" in tensors:
+        columns["id"] = np.asarray(tensors["episodes.id"])
+    return Episodes.make(**columns)
 
 
 def is_dataset(path: Path) -> bool:
@@ -53,7 +89,7 @@ def load(path: str | Path) -> Dataset:
     try:
         tensors = {name: _map(path, name, entry, begin, size) for name, entry in header.items()}
         arena = Arena(**{f.name: tensors[f"rows.{f.name}"] for f in dataclasses.fields(Arena)})
-        table = Episodes(**{f.name: np.asarray(tensors[f"episodes.{f.name}"]) for f in dataclasses.fields(Episodes)})
+        table = _table(tensors)
         meta = Meta.from_json(described[FORMAT])
     except (KeyError, TypeError, ValueError, MemoryError) as error:
         raise BadInput(f"{path}: is damaged ({error}); make it again from its source") from error
@@ -65,12 +101,12 @@ def load(path: str | Path) -> Dataset:
 def _header(path: Path) -> tuple[dict, int]:
     try:
         if path.exists() and not path.is_file():  # a pipe would have to be waited for
-            raise BadInput(f"{path}: is no file; give a dataset that winnow wrote")
+            raise BadInput(f"{path}: must be a file; give a dataset that winnow wrote")
         with path.open("rb") as file:
             size = path.stat().st_size
             prefix = file.read(8)
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
-            if length > min(size - 8, LONGEST_HEADER):
+            if length > min(size - 8, LONGEST_HEADER_BYTES):
                 raise BadInput(f"{path}: is cut short or is not a safetensors file; copy or make it again")
             header = parse_json(file.read(length))
     except OSError as error:
@@ -89,10 +125,10 @@ def _map(path: Path, name: str, entry: dict, begin: int, size: int) -> np.ndarra
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
     if entry["dtype"] != KINDS.get(name, "F32"):
         raise ValueError(f"{name} is of type {entry['dtype']}")
-    if len(shape) != (2 if name in ("rows.obs", "rows.action") else 1) or not all(
+    if len(shape) != (2 if name in MATRICES else 1) or not all(
         isinstance(number, int) and not isinstance(number, bool) for number in (low, high, *shape)
     ):
-        raise ValueError(f"{name} has no shape that it could have")
+        raise ValueError(f"the shape of {name} is invalid")
     if not 0 <= low <= high or begin + high > size:
         raise ValueError("it is cut short")
     if min(shape) < 0 or dtype.itemsize * math.prod(shape) != high - low:
@@ -113,6 +149,13 @@ def _check(dataset: Dataset, path: Path) -> None:
         raise BadInput(f"{path}: is damaged (episode table); make it again from its source")
     if len(dataset.meta.action_low) != dataset.action_dim or dataset.obs_dim == 0:
         raise BadInput(f"{path}: is damaged (its bounds are not those of its actions); make it again from its source")
+    for name, width in zip(NAMES, (dataset.obs_dim, dataset.action_dim), strict=True):
+        if len(getattr(dataset.meta, name)) not in (0, width):
+            raise BadInput(f"{path}: is damaged ({name} does not name {width} columns); make it again from its source")
+    if (table.row < UNKNOWN_ROW).any():
+        raise BadInput(f"{path}: is damaged (numbers of source rows are negative); make it again from its source")
+    if table.id.dtype.kind == "U" and not all(map(str.isprintable, np.unique(table.id).tolist())):
+        raise BadInput(f"{path}: is damaged (an episode's id is not printable); make it again from its source")
     for column in (arena.terminal, table.terminated):
         if (column.view(np.uint8) > 1).any():
             raise BadInput(f"{path}: is damaged (a flag is neither 0 nor 1); make it again from its source")

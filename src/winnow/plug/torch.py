@@ -224,7 +224,7 @@ class DensityWeights(nn.Module):
     def write(self, path: str | Path, data: Data, sampler: str | Sampler = "uniform") -> None:
         """The weight of every row as the table (.parquet or .npy) that `winnow weights` writes and
         `winnow train --weighter fixed --weighter.path` reads."""
-        weight_table.check_ending(Path(path))
+        weight_table.format_of(Path(path))
         dataset = as_dataset(data)
         weight_table.write(Path(path), dataset, self.rows(dataset, sampler))
 
