@@ -83,7 +83,8 @@ class Meta:
         lines = all(isinstance(note, str) and note.isprintable() for note in self.notes)
         if not lines or not isinstance(self.recipe, dict | None):
             raise BadInput(f"{where}: `notes` must be strings and `recipe` an object or null; re-create the file")
-        low, high = _finite(self.action_low), _finite(self.action_high)
+        low = _finite(self.action_low)
+        high = _finite(self.action_high)
         if low is None or high is None or len(low) != len(high) or any(a >= b for a, b in zip(low, high, strict=True)):
             raise BadInput(f"{where}: action bounds must be finite and low < high; give others (--action-bounds)")
         if self.return_range is not None and len(_finite(self.return_range) or ()) != 2:

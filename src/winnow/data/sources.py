@@ -18,7 +18,8 @@ from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
 from winnow.data.dataset import LONGEST, MOST_SOURCES, Dataset, Kind, Side
-from winnow.data.minari import METADATA, hard_linked, is_minari, open_minari
+from winnow.data.minari import is_minari, open_minari
+from winnow.data.minari_files import METADATA, hard_linked
 from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
 
