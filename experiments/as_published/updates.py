@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from winnow.bench import plan, run_local, suites
-from winnow.commands.data import bar
+from winnow.commands._shared import bar
 from winnow.evaluation.settings import Evaluation
 
 EVALUATION = Evaluation(episodes=5, rounds=3, spacing=10_000, curve=19)

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.stats import kendalltau, spearmanr
 
 from winnow import envs, toy
-from winnow.commands.data import bar
+from winnow.commands._shared import bar
 from winnow.data import holdout
 from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset, combine

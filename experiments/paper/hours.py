@@ -1,12 +1,10 @@
-"""What the paper's grid and the studies take on one H200, reckoned from measured rates: an estimate, not a measurement.
+"""What the paper's grid and the studies take on one H200, from measured rates: an estimate, not a measurement.
 
 python experiments/paper/hours.py        writes results/paper/hours.json
 
 Runs are planned in packs as `winnow bench run` would. Rates are those that a dry run of the paper's 5,085 runs measured
 (results/speed/dry-run-h200.json: its 66 packs; dry-run-h200.txt: what it said), times the part of it that a grid keeps
-over a million updates (grid.json). A pack of another size lies between those on a curve of rates by lanes, times how
-far its environment was off that curve. Small packs were measured on environments with many inputs alone, so that theirs
-are rather too slow. OptiDICE's and the dual's weights are taken to be as fast as DW's, BC as IQL without weights.
+over a million updates (grid.json). How packs of other sizes are estimated: `winnow.bench.recorded.Rates`.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from winnow.bench.plan import LARGEST, How, Planned, grid, shard
+from winnow.bench.recorded import Rates
 from winnow.bench.study_list import STUDIES
 from winnow.bench.suites import ALGORITHMS, METHODS, entries
 from winnow.data.names import suites
@@ -26,46 +22,14 @@ from winnow.plugins import record
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 SPEED = RESULTS.with_name("speed")
-PLAIN = ("none", "decoupled")
-"""Weights that cost nothing."""
-
-
-class Rates:
-    """Run-steps a second of any pack."""
-
-    def __init__(self) -> None:
-        self.points = json.loads((SPEED / "dry-run-h200.json").read_text(encoding="utf-8"))
-        self.kept = json.loads((SPEED / "grid.json").read_text())["ratio at 1M steps"]
-
-    def curve(self, algorithm: str, weights: str, lanes: int) -> float:
-        """By lanes alone: the mean of what environments have, but for Kitchen's CQL, which has larger networks."""
-        seen: dict[int, list[float]] = {}
-        for one in self._of(algorithm, weights):
-            if not (algorithm == "cql" and one["environment"].startswith("kitchen")):
-                seen.setdefault(one["runs"], []).append(one["run-steps/s"])
-        known = sorted(seen)
-        rates = [np.log(np.mean(seen[runs])) for runs in known]
-        return float(np.exp(np.interp(np.log(lanes), np.log(known), rates))) * min(1.0, lanes / known[0])
-
-    def _of(self, algorithm: str, weights: str) -> list[dict[str, Any]]:
-        return [one for one in self.points if (one["algorithm"], one["weights"]) == (algorithm, weights)]
-
-    def seconds(self, pack: Sequence[Planned]) -> float:
-        first = pack[0]
-        kind, weighter = (record(part)["name"] for part in (first.algorithm, first.weighter))
-        algorithm, weights = "iql" if kind == "bc" else kind, "none" if weighter in PLAIN else "density"
-        rate = self.curve(algorithm, weights, len(pack))
-        for one in self._of(algorithm, weights):
-            if one["environment"] == first.entry.environment:
-                rate *= one["run-steps/s"] / self.curve(algorithm, weights, one["runs"])
-        return sum(run.how.steps for run in pack) / (rate * self.kept)
 
 
 def main() -> None:
     rates = Rates()
+    kept = json.loads((SPEED / "grid.json").read_text())["ratio at 1M steps"]
 
     def hours(runs: Sequence[Planned]) -> float:
-        return sum(rates.seconds(pack) for pack in shard(runs, 1, 1, LARGEST)) / 3600 if runs else 0.0
+        return sum(rates.seconds(pack) / kept for pack in shard(runs, 1, 1, LARGEST)) / 3600 if runs else 0.0
 
     found = {}
     for name in (*suites(), "paper"):

@@ -149,7 +149,7 @@ def test_an_error_on_a_node_is_told_in_its_own_words(two, tmp_path):
 
 
 def test_a_dry_run_reckons_with_the_clusters_devices(two, tmp_path, capsys):
-    line = [*words(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run"]
+    line = [*words(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run", "--measure"]
     assert main(line) == 0
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from helpers.grids import result
 from helpers.tiny_grids import planned
 
 from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, _played, playing, table_bytes
 from winnow.bench.datasets import Shelf, make_ready
-from winnow.bench.plan import How, Planned, grid
+from winnow.bench.plan import LARGEST, How, Planned, grid, shard
+from winnow.bench.recorded import Rates, estimate
 from winnow.bench.suites import entries
 from winnow.envs import lookup
 from winnow.errors import BadInput
@@ -123,3 +127,27 @@ def test_an_environment_that_is_not_here_is_named_and_the_others_are_counted(mon
 
 def test_an_environment_is_played_for_a_moment():
     assert 10 < _played(lookup("hopper")) < 10**7
+
+
+# ------------------------------------------------------------------------------------------------ recorded rates
+
+
+def test_recorded_rates_are_those_of_the_measured_dry_run():
+    results = Path(__file__).parents[2] / "results" / "speed"
+    measured = json.loads((results / "dry-run-h200.json").read_text())
+    assert [tuple(point) for point in Rates().points] == [tuple(line.values()) for line in measured]
+
+
+def test_the_papers_grid_takes_what_its_measured_dry_run_said():
+    runs = grid(entries(["paper"]), ["iql", "cql", "td3bc"], ["uniform", "aw", "pf", "dw-aw", "dw-uniform"], 3, How())
+    known = estimate(shard(runs, 1, 1, LARGEST), [])
+    assert known.total / 3600 == pytest.approx(22.8, abs=0.1)
+    assert "H200" in known.source
+
+
+def test_finished_runs_of_a_grid_say_how_long_the_rest_takes():
+    runs = planned(methods=["uniform"])
+    results = [dataclasses.replace(result(run), seconds=3.0) for run in runs[:2]]
+    known = estimate([runs], results)
+    assert known.seconds == [pytest.approx(3.0 / results[0].steps * sum(run.how.steps for run in runs))]
+    assert known.source.startswith("the 2 finished runs there, made on ")

@@ -92,6 +92,9 @@ def test_a_dry_run_shows_the_packs_and_writes_nothing(whole, tmp_path, no_traini
     assert main([*words(tmp_path / "new"), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said
+    assert "of training by rates recorded on one NVIDIA H200" in said
+    assert main([*words(tmp_path / "new"), "--dry-run", "--measure"]) == 0
+    said = capsys.readouterr().out
     assert re.search(r"of training on 1 × cpu; beside it, evaluation: \d+ s at the most on \d+ cores", said)
     assert main([*words(tmp_path / "new"), "--dry-run", "--no-warm-up", "--shard", "2/2"]) == 0
     assert "4 runs, 0 done" in capsys.readouterr().out

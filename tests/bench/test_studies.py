@@ -131,7 +131,7 @@ def test_studies_among_the_words():
 
 
 def count(capsys: pytest.CaptureFixture[str], *words: str) -> int:
-    assert main(["bench", "run", *words, "--out", "nowhere", "--dry-run", "--no-warm-up"]) == 0
+    assert main(["bench", "run", *words, "--out", "nowhere", "--dry-run"]) == 0
     return int(re.findall(r"([\d,]+) runs, 0 done", capsys.readouterr().out)[0].replace(",", ""))
 
 
@@ -171,7 +171,7 @@ def test_filters_narrow_a_study(words, expected, capsys):
     ],
 )
 def test_wrong_words_are_named(words, message, capsys):
-    assert main(["bench", "run", *words, "--out", "nowhere", "--dry-run", "--no-warm-up"]) == 2
+    assert main(["bench", "run", *words, "--out", "nowhere", "--dry-run"]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -276,11 +276,12 @@ def test_what_is_typed_is_written_as_it_is_read(tmp_path):
         ("study:lambda", "small"),
         tmp_path,
         seeds=5,
-        warm_up=False,
+        measure=True,
+        json=True,
         sweep=("algorithm.beta=1,2", "weighter.hidden=8x8"),
         evaluation=Evaluation(episodes=3),
     )
     assert asked.command() == (
         f"winnow bench run study:lambda small --out {tmp_path} --seeds 5 --evaluation.episodes 3 "
-        "--sweep algorithm.beta=1,2 --sweep weighter.hidden=8x8 --no-warm-up"
+        "--sweep algorithm.beta=1,2 --sweep weighter.hidden=8x8 --measure"
     )

@@ -11,7 +11,7 @@ import pytest
 from helpers.datasets import columns, dataset, files_in, source, write_hdf5
 
 from winnow.cli import main
-from winnow.commands.data import bar
+from winnow.commands._shared import bar
 from winnow.data import store
 from winnow.data.sources import open_dataset
 

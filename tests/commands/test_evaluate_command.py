@@ -41,17 +41,17 @@ def test_a_table_of_a_folder(trained, capsys):
     assert "steps/s" in shown
 
 
-def test_lines_for_programs_and_in_a_file(trained, capsys):
+def test_one_object_for_programs_and_lines_in_a_file(trained, capsys):
     run = str(trained / "out" / "hops.bc.uniform.seed1.safetensors")
     assert main(["evaluate", run, "--episodes", "2", "--json", "--out", str(trained / "returns.jsonl")]) == 0
     shown = capsys.readouterr()
     assert not shown.err
-    line = json.loads(shown.out)
+    (line,) = json.loads(shown.out)["runs"]
     assert line == json.loads((trained / "returns.jsonl").read_text())
     assert (line["run"], line["step"], line["environment"]) == ("hops.bc.uniform.seed1", 40, "hopper")
     assert len(line["returns"]) == len(line["lengths"]) == 2
     assert main(["evaluate", run, "--episodes", "2", "--json", "--seed", "7"]) == 0
-    assert json.loads(capsys.readouterr().out)["returns"] != line["returns"]
+    assert json.loads(capsys.readouterr().out)["runs"][0]["returns"] != line["returns"]
 
 
 def test_an_environment_without_references_has_raw_returns(trained, capsys, monkeypatch):

@@ -60,13 +60,10 @@ def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_gi
         str(tmp_path),
     ]
     assert main(asked) == 2  # there is nothing to train
-    said = capsys.readouterr().out
-    assert said == (
-        "dome: has only 1,004 rows, so aw's temperature is 5 in place of 0.2, as published for small sets; "
-        f"{flag} sets it\n"
-    )
+    note = "dome: has only 1,004 rows, so aw's temperature is 5 in place of 0.2, as published for small sets; "
+    assert capsys.readouterr().err.startswith(f"{note}{flag} sets it\n")
     assert main([*asked, flag, "0.2"]) == 2
-    assert not capsys.readouterr().out
+    assert note not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,7 +72,7 @@ def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_gi
         (1568, ""),  # 399.8 times
         (
             20_000,
-            "dome: 20,000 updates go 5,100 times over its 1,004 rows, which may be learnt by heart; "
+            "dome: 20,000 updates pass 5,100 times over its 1,004 rows, so the policy may overfit; "
             "compare with fewer, say --steps 800\n",
         ),
     ],
@@ -83,7 +80,8 @@ def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_gi
 def test_updates_that_go_over_the_rows_very_often_are_said(runs, capsys, steps, said):
     file = str(runs / "dome.st")
     assert main(["train", file, "--method", "uniform", "--steps", str(steps), "--out", file]) == 2  # no folder
-    assert capsys.readouterr().out == said
+    shown = capsys.readouterr().err
+    assert shown.startswith(said or "winnow train: ")
 
 
 def test_weights_writes_a_line_for_every_row_and_a_picture(runs, capsys):
@@ -118,3 +116,90 @@ def test_weights_refuses_another_dataset_and_odd_names(runs, tmp_path, capsys):
     assert "must end in .parquet, .npy, .csv, got 'w.xlsx'" in capsys.readouterr().err
     assert main(["weights", str(runs / "dome.st")]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.st"]
+
+
+# ------------------------------------------------------------------------------- --json, --quiet and --config
+
+TINY = [
+    "--algorithm",
+    "bc",
+    "--steps",
+    "20",
+    "--chunk",
+    "20",
+    "--batch-size",
+    "16",
+    "--seeds",
+    "1",
+    "--algorithm.hidden",
+    "8",
+]
+
+
+def test_json_prints_one_object_and_nothing_else(runs, tmp_path, capfd):
+    words = ["train", str(runs / "dome.st"), "--out", str(tmp_path / "r"), "--method", "uniform,aw", "--json"]
+    assert main([*words, "--sampler.aw.temperature", "0.1", *TINY]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert [run["method"] for run in result["runs"]] == ["uniform", "aw"]
+    assert all((tmp_path / "r" / f"{run['name']}.safetensors").samefile(run["file"]) for run in result["runs"])
+    assert result["runs"][0]["metrics"]["weight/ess"] == pytest.approx(1)
+    run = result["runs"][1]["file"]
+    assert main(["weights", run, "--json"]) == 0
+    weights = json.loads(capfd.readouterr().out)
+    assert sum(source["weight"] for source in weights["sources"].values()) == pytest.approx(1)
+    assert weights["sources"]["expert"]["weight"] > weights["sources"]["expert"]["rows"]
+
+
+def test_quiet_shows_errors_and_warnings_alone(runs, tmp_path, capfd):
+    words = ["train", str(runs / "dome.st"), "--out", str(tmp_path / "r"), "--method", "uniform", "--quiet"]
+    assert main([*words, *TINY]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert main([*words, *TINY, "--json", "--resume"]) == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["runs"][0]["steps"] == 20
+    assert shown.err == ""
+    assert main(words) == 2
+    assert "holds runs" in capfd.readouterr().err
+
+
+def test_a_written_config_trains_the_same_and_the_command_line_wins(runs, tmp_path, capsys):
+    config = tmp_path / "train.toml"
+    words = ["train", str(runs / "dome.st"), "--out", str(tmp_path / "r"), "--method", "uniform,aw"]
+    words += ["--sampler.aw.temperature", "0.5", "--evaluation.episodes", "3", "--no-evaluate", *TINY]
+    assert main([*words, "--write-config", str(config)]) == 0
+    assert not (tmp_path / "r").exists()
+    assert "# Updates of each run." in config.read_text()
+    assert main(["train", "--config", str(config), "--steps", "10"]) == 0
+    kept = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert kept["steps"] == 10
+    assert kept["evaluation"] is None
+    assert [run["sampler"].get("temperature") for run in kept["runs"]] == [None, 0.5]
+    assert kept["runs"][0]["algorithm"]["hidden"] == [8]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("step = 5", "the command has no option step; did you mean steps?"),
+        ("[weighter]\nbudgett = 1.0", "the command has no option weighter.budgett; did you mean weighter.budget?"),
+        ("resume = 1", "resume must be true or false, got 1"),
+        ("steps 5", "is not TOML"),
+    ],
+)
+def test_a_config_with_mistakes_is_refused_by_name(tmp_path, capsys, text, message):
+    config = tmp_path / "train.toml"
+    config.write_text(text)
+    assert main(["train", "x", "--out", "o", "--method", "dual-aw", "--config", str(config)]) == 2
+    assert f"winnow train: --config {config}: " in (shown := capsys.readouterr().err)
+    assert message in shown
+
+
+def test_a_config_works_for_commands_without_options_of_their_own(tmp_path, capsys):
+    config = tmp_path / "list.toml"
+    config.write_text('suite = ["small"]\njson = true\n')
+    assert main(["data", "list", "--config", str(config)]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 8
+    assert main(["data", "list", "mixed", "--no-json", "--config", str(config)]) == 0
+    assert "datasets, " in capsys.readouterr().out
+    assert main(["data", "list", "--config", str(tmp_path / "no.toml")]) == 2
+    assert "no.toml: can't be read" in capsys.readouterr().err

@@ -275,7 +275,7 @@ FAST = ["--fqe.steps", "200", "--fqe.fits", "2", "--fqe.hidden", "8", "--fqe.bat
 def test_the_command_ranks_methods_and_writes_json_and_csv(trained, tmp_path, capsys):
     place, runs = trained
     assert main(["ope", str(place / "runs"), "--json", "--fit", "both", *FAST]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
+    (said,) = json.loads(capsys.readouterr().out)["estimates"]
     assert [one["runs"] for one in said["methods"]].count(2) == 2
     assert {one["run"] for one in said["runs"]} == {one.run.name for one in runs}
     assert said["held_out"]["seen_in_training"] is False

@@ -270,7 +270,7 @@ def test_the_command_plans_exactly_these_runs(tmp_path, capsys):
     (command,) = provenance.commands(runs_in(tmp_path), tmp_path)
     assert (command.here, command.missing, command.others) == (len(grid), [], 0)
     assert shlex.split(command.text)[3:5] == ["small", "hopper-medium-v2"]
-    assert main([*shlex.split(command.text)[1:], "--dry-run", "--no-warm-up"]) == 0
+    assert main([*shlex.split(command.text)[1:], "--dry-run"]) == 0
     assert f"{len(grid)} runs, {len(grid)} done; 0 left" in capsys.readouterr().out
 
 
@@ -404,7 +404,7 @@ def test_the_command_of_a_study_plans_exactly_its_runs(tmp_path, capsys):
     first, second = provenance.commands(runs, tmp_path, [STUDIES["reg-only"]])
     assert (first.here, first.missing, first.others) == (24, [], 0)
     assert (second.here, second.missing, second.others) == (18, [], 0)
-    assert main([*shlex.split(first.text)[1:], "--dry-run", "--no-warm-up"]) == 0
+    assert main([*shlex.split(first.text)[1:], "--dry-run"]) == 0
     assert "24 runs, 24 done; 0 left" in capsys.readouterr().out
 
 

@@ -6,7 +6,8 @@ import io
 import threading
 import time
 
-from winnow.system.progress import say
+from winnow.system import progress
+from winnow.system.progress import Progress, quietly, say, warn
 
 
 class Slow(io.StringIO):
@@ -36,3 +37,37 @@ def test_lines_of_several_threads_are_whole(monkeypatch):
         thread.join()
     expected = {f"{name} {number}" for name in "abcd" for number in range(10)}
     assert set(stream.getvalue().splitlines()) == expected
+
+
+def test_quietly_keeps_warnings_alone(capsys):
+    with quietly(), Progress(10, shown=True) as bar:
+        say("a word")
+        warn("a warning")
+        bar.say("another word")
+        bar.warn("another warning")
+    say("loud again")
+    assert capsys.readouterr().err == "a warning\nanother warning\nloud again\n"
+
+
+def test_the_time_left_is_estimated_without_the_compilation(monkeypatch, capsys):
+    now = 0.0
+
+    def tick(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with Progress(1_000, shown=True, unit="steps") as bar:
+        bar.compiling("pack 1")
+        tick(60.0)
+        bar.count(1)  # the program is compiled with its first step
+        assert capsys.readouterr().err == "pack 1: 0%\n"
+        tick(20.0)
+        bar.count(200)
+        assert capsys.readouterr().err == "pack 1: 20%, 10 steps/s, 80 s left\n"
+        bar.compiling("pack 2")
+        tick(60.0)
+        bar.count(1)
+        tick(20.0)
+        bar.count(200)
+        assert capsys.readouterr().err.endswith("pack 2: 40%, 10 steps/s, 60 s left\n")

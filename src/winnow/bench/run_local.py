@@ -208,7 +208,7 @@ class _Grid:
         try:
             self._join(threads)
         except KeyboardInterrupt:
-            self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. The same words go on from there")
+            self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. Run the same command to continue")
             self.stop()
             try:
                 self._join(threads)
@@ -287,6 +287,10 @@ class _Share(Hooks):
     def say(self, text: str) -> None:
         if not self.grid.stopping:
             super().say(text)
+
+    def warn(self, text: str) -> None:
+        if not self.grid.stopping:
+            super().warn(text)
 
     def on_begin(self) -> None:
         """The second half of a pack that did not fit waits here until the device is free again."""

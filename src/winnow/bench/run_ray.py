@@ -224,5 +224,5 @@ class _Grid:
         for task in running:  # and no other: Ray 2.60 aborts this process when a task is cancelled as it ends
             ray.cancel(task, force=not self.shared)
         if self.shared and running:
-            self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. The same words go on from there")
+            self.bar.say("stopping after a checkpoint; Ctrl-C again stops at once. Run the same command to continue")
             ray.wait(running, num_returns=len(running))

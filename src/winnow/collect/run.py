@@ -109,7 +109,8 @@ def _line(log: dict[str, Any], trainer: Trainer) -> str:
     return f"step {log['step']:,}: {each}; {rates}; waits for {waits}; evaluation {log['evaluation_seconds']:.1f} s"
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collect") -> None:
+def parser_of(prog: str) -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog, description="Train behaviour policies with soft actor-critic.")
     parser.add_argument("--env", nargs="+", required=True, help=f"one or more of {', '.join(envs.TABLE)}")
     parser.add_argument("--seed", nargs="+", type=int, default=[0], help="every environment with each of these seeds")
@@ -122,5 +123,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collec
     for field in dataclasses.fields(Setup):
         if field.type == "int":
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, help=f"default {field.default}")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collect") -> None:
+    """Train as a command line asks."""
+    parser = parser_of(prog)
     words = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
     train(words.pop("env"), words.pop("steps"), words.pop("seed"), words.pop("out"), verbose=True, **words)

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from winnow.commands import config
+from winnow.commands._shared import answer, bar
 from winnow.errors import BadInput
 from winnow.evaluation.settings import Evaluation
+from winnow.system.progress import warn
 
 if TYPE_CHECKING:
-    from winnow.bench.costs import Playing, Reckoned
     from winnow.bench.plan import Planned
-    from winnow.bench.remaining import Todo
     from winnow.bench.results import Result
 
 
@@ -73,10 +74,10 @@ class Options:
     retry_failed: bool = False
     """Train runs again whose result is that they failed."""
     dry_run: bool = False
-    """Show the packs, what they take and what is done already, and train nothing. With --on ray, what they take is
-    measured on a device of the cluster."""
-    warm_up: bool = True
-    """Measure programs of every shape for a second, to estimate how long a dry run's packs would take."""
+    """Show the packs, how long they take by recorded rates and what is done already, and train nothing."""
+    measure: Annotated[bool, tyro.conf.arg(aliases=["--warm-up"])] = False
+    """For a dry run: compile and time a program of every shape instead, on this machine or on a device of the cluster.
+    Takes seconds for each pack on a GPU, and minutes for a large grid on a CPU."""
     on: Literal["local", "ray"] = "local"
     """Where to train: on all devices of this machine, or on a Ray cluster, one pack on each of its GPUs (or nodes)."""
     ray_address: str = "auto"
@@ -84,6 +85,8 @@ class Options:
     ray_shared: bool = False
     """OUT is the same folder on every node: a pack whose node dies continues from its last checkpoint. Otherwise the
     pack starts again."""
+    json: bool = False
+    """Print the plan, or what was done, as one JSON object on stdout; everything else goes to stderr."""
 
     def command(self) -> str:
         """The command that asks for this, without options that have their default."""
@@ -100,15 +103,29 @@ class Options:
 
 
 def _changed(options: Any) -> list[tuple[str, Any]]:
-    """The fields that do not have their default; positional ones are not options."""
-    fields = [field for field in dataclasses.fields(options) if field.name != "suite"]
+    """The fields that do not have their default, without the suites, which are no option, and --json, which changes no
+    result."""
+    fields = [field for field in dataclasses.fields(options) if field.name not in ("suite", "json")]
     values = [(field, getattr(options, field.name)) for field in fields]
     return [(field.name, value) for field, value in values if value != field.default]
 
 
+def options(words: Sequence[str], asked: Mapping[str, Any]) -> config.Options:
+    """The options that --config may set."""
+    return config.options_of_dataclass(Options)
+
+
 def run(arguments: Sequence[str], prog: str) -> None:
     """Read the options, and train the grid or show what it would take."""
-    options = tyro.cli(Options, args=arguments, prog=prog)
+    from winnow.cli import epilogue
+
+    options = tyro.cli(Options, args=arguments, prog=prog, description=f"{Options.__doc__}\n{epilogue('bench run')}")
+    with answer(options.json) as report:
+        report(_run(options))
+
+
+def _run(options: Options) -> dict[str, Any]:
+    """Do what the options ask for. Returns the record for --json."""
     from winnow.bench import plan, run_local
     from winnow.bench.results import PACKED
 
@@ -122,8 +139,13 @@ def run(arguments: Sequence[str], prog: str) -> None:
         raise BadInput(f"--largest-pack must be at least 1, got {options.largest_pack}")
     packs = plan.shard(_runs(options), *shard, options.largest_pack or plan.LARGEST)
     if options.dry_run:
-        _show_plan(options, packs)
-    elif options.on == "ray":
+        from winnow.commands import dry_run
+
+        cluster = options.ray_address if options.on == "ray" else None
+        return dry_run.show(
+            packs, out, retry_failed=options.retry_failed, measure=options.measure, cluster=cluster
+        )
+    if options.on == "ray":
         from winnow.bench import run_ray
 
         done = run_ray.run(
@@ -134,12 +156,9 @@ def run(arguments: Sequence[str], prog: str) -> None:
             shard=shard,
             retry_failed=options.retry_failed,
         )
-        summarise(done.results, done.before, out)
     else:
-        from winnow.commands.data import bar
-
         done = run_local.run(packs, out, shard=shard, retry_failed=options.retry_failed, watch=bar)
-        summarise(done.results, done.before, out)
+    return summarise(done.results, done.before, out)
 
 
 def _runs(options: Options) -> list[Planned]:
@@ -169,19 +188,6 @@ def _runs(options: Options) -> list[Planned]:
     return list(runs.values())
 
 
-def _show_plan(options: Options, packs: list[list[Planned]]) -> None:
-    from winnow.bench import run_local
-    from winnow.bench.remaining import todo
-
-    on_cluster = options.on == "ray"
-    done = run_local.finished(options.out, retry_failed=options.retry_failed, move=False)
-    left = todo(packs, options.out, done)
-    measured = options.warm_up and left.packs
-    estimate = estimated(left, options.ray_address if on_cluster else None) if measured else None
-    played = evaluated(left) if measured and not on_cluster else None
-    show(left, sum(map(len, packs)), estimate, played, cluster=on_cluster)
-
-
 def _option(flag: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         *parents, last = flag.removeprefix("--").split(".")
@@ -197,108 +203,37 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(word) for word in _list(text.replace("%", ""))]
     except ValueError as error:
-        raise BadInput(f"--shares {text}: is not numbers with commas between them; write it like 1,5,50") from error
+        raise BadInput(
+            f"--shares must be numbers with commas between them, got {text}; write it like 1,5,50"
+        ) from error
 
 
 def _part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
-        raise BadInput(f"--shard {text}: is not one of 1/N, 2/N, … N/N; write it like 3/8")
+        raise BadInput(f"--shard must be one of 1/N, 2/N, … N/N, got {text}; write it like 3/8")
     return int(number), int(count)
 
 
-def estimated(left: Todo, cluster: str | None) -> Reckoned:
-    """What the packs that are left will take: on this machine's devices, or on a cluster's."""
-    if cluster is not None:
-        from rich.console import Console
-
-        from winnow.bench import run_ray
-
-        with Console().status("measuring packs on a device of the cluster"):
-            return run_ray.reckon(left, cluster)
-    import jax
-
-    from winnow.bench.costs import reckon
-    from winnow.system.progress import Progress
-
-    devices = jax.local_devices()
-    packs = left.spread(len(devices))
-    with Progress(2 * (len(left.begun) + len(packs)), shown=True, unit="packs") as bar:  # compiled, then measured
-
-        def told(text: str) -> None:
-            bar.describe(text)
-            bar.count(1)
-
-        return reckon(devices[0], left.begun, packs, len(devices), told)
-
-
-def evaluated(left: Todo) -> Playing:
-    """What the evaluation of what is left will take on this machine's cores."""
-    from rich.console import Console
-
-    from winnow.bench.costs import playing
-
-    with Console().status("measuring environments") as status:
-        return playing(left.packs, lambda environment: status.update(f"measuring {environment}"))
-
-
-def show(left: Todo, total: int, found: Reckoned | None, played: Playing | None, cluster: bool) -> None:
-    """The packs that are left to do, and what they will take, where it was measured."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from winnow.bench.datasets import missing
-    from winnow.plugins import record
-    from winnow.system.cores import cores_here
-
-    console = Console()
-    packs = [need.pack for need in found.needs] if found else left.packs
-    table = Table(box=None, header_style="bold")
-    measured = ("memory", "run-steps/s", "time") if found else ()
-    for title in ("pack", "runs", "algorithm", "weights", "environments", *measured):
-        table.add_column(title, justify="right" if title in ("pack", "runs", *measured) else "left")
-    for number, pack in enumerate(packs, 1):
-        places = dict.fromkeys(run.entry.environment for run in pack)
-        cells = [str(number), str(len(pack)), *(record(part)["name"] for part in (pack[0].algorithm, pack[0].weighter))]
-        cells.append(", ".join(places) + (" (begun)" if number <= len(left.begun) else ""))
-        if found:
-            need = found.needs[number - 1]
-            cells += [f"{need.memory / 1e9:.2f} GB", f"{need.rate:,.0f}", duration(need.seconds)]
-        table.add_row(*map(Text, cells))
-    console.print(table)
-    console.print(f"{total:,} runs, {left.done:,} done; {len(left.runs):,} left in {len(packs)} packs", highlight=False)
-    if packs and found:
-        words = f"about {duration(found.seconds)} of training on {found.places} × {found.kind}"
-        words += " of the cluster (measured on one of them)" if cluster else ""
-        if played and len(played.unknown) < len({run.entry.environment for run in left.runs}):
-            words += f"; beside it, evaluation: {duration(played.seconds)} at the most on {cores_here()} cores"
-        console.print(f"{words}; checkpoints are not counted", highlight=False, soft_wrap=True)
-    for environment, why in (played.unknown if played else {}).items():
-        console.print(Text(f"not counted, the evaluation of {environment}: {why}"))
-    if sources := missing(left.runs):
-        where = "not on this machine; every node makes or fetches its own" if cluster else "to be made or fetched first"
-        console.print(Text(f"{where}: {', '.join(sources)}"))
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def summarise(results: Sequence[Result], before: int, out: Path) -> None:
-    """What is done now, and which runs failed."""
+def summarise(results: Sequence[Result], before: int, out: Path) -> dict[str, Any]:
+    """Say what is done now, and which runs failed. Returns the record for --json."""
     failed = [result for result in results if result.failure]
     for result in failed[:10]:
-        print(f"{result.name} failed: {result.failure}")
+        warn(f"{result.name} failed: {result.failure}")
     if len(failed) > 10:
-        print(f"… and {len(failed) - 10} more failed")
+        warn(f"… and {len(failed) - 10} more failed")
     print(f"{len(results):,} runs are done and {before:,} were done before; their results are in {out / 'results'}")
+    failures = {result.name: result.failure for result in failed}
+    return {"done": len(results), "done_before": before, "failed": failures, "results": out / "results"}
 
 
-def pack(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /, *, keep: bool = False) -> None:
+def pack(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    /,
+    *,
+    keep: bool = False,
+    json: bool = False,
+) -> None:
     """Put the results of a grid into one compressed file, DIR.jsonl.gz, and remove the files that it holds.
 
     `winnow report DIR` and `winnow bench run --out DIR` read it as they read the folder. What DIR.jsonl.gz held before
@@ -308,39 +243,68 @@ def pack(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DI
     Args:
         folder: The folder that `winnow bench run --out` has written to.
         keep: Leave the result files where they are.
+        json: Print the file and its number of runs as one JSON object on stdout.
     """
     from winnow.bench import packed
     from winnow.bench.results import packed_of
 
-    count, path = packed.pack(folder, keep=keep), packed_of(folder)
-    print(f"{path} holds {count:,} runs ({path.stat().st_size / 1e6:.2f} MB)")
+    with answer(json) as report:
+        count = packed.pack(folder, keep=keep)
+        path = packed_of(folder)
+        print(f"{path} holds {count:,} runs ({path.stat().st_size / 1e6:.2f} MB)")
+        report({"file": path, "runs": count, "bytes": path.stat().st_size})
 
 
-def list_() -> None:
-    """The suites and studies that `winnow bench run` knows, with what each asks and how many runs it is."""
+def list_(*, json: bool = False) -> None:
+    """The suites and studies that `winnow bench run` knows, with what each asks and how many runs it is.
+
+    Args:
+        json: Print the same as one JSON object on stdout.
+    """
+    from winnow.bench import suites
+    from winnow.bench.study_list import STUDIES
+    from winnow.data import names
+
+    usual = Options.seeds
+    grid = len(suites.ALGORITHMS) * len(suites.METHODS) * usual
+    sizes = {suite: len(suites.entries([suite])) for suite in (*names.suites(), suites.PAPER)}
+    studies = [
+        {
+            "name": study.name,
+            "datasets": len(study.entries()),
+            "algorithms": list(study.algorithms),
+            "runs": len(study.entries()) * len(study.cells()) * usual,
+            "question": study.question,
+            "paper": study.paper,
+        }
+        for study in STUDIES.values()
+    ]
+    with answer(json) as report:
+        if not json:
+            _show_list(sizes, grid, studies, usual)
+        listed = [{"name": suite, "datasets": size, "runs": size * grid} for suite, size in sizes.items()]
+        report({"seeds": usual, "suites": listed, "studies": studies})
+
+
+def _show_list(sizes: Mapping[str, int], grid: int, studies: Sequence[Mapping[str, Any]], seeds: int) -> None:
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    from winnow.bench import suites
     from winnow.bench.study import PREFIX
-    from winnow.bench.study_list import STUDIES
-    from winnow.data import names
 
-    console, usual = Console(), Options.seeds
-    grid = len(suites.ALGORITHMS) * len(suites.METHODS) * usual
+    console = Console()
     table = Table(box=None, header_style="bold")
-    for title in ("suite", "datasets", f"runs with {usual} seeds"):
+    for title in ("suite", "datasets", f"runs with {seeds} seeds"):
         table.add_column(title, justify="left" if title == "suite" else "right")
-    for suite in (*names.suites(), suites.PAPER):
-        count = len(suites.entries([suite]))
-        table.add_row(suite, f"{count:,}", f"{count * grid:,}")
+    for suite, size in sizes.items():
+        table.add_row(suite, f"{size:,}", f"{size * grid:,}")
     console.print(table)
-    for study in STUDIES.values():
-        datasets = len(study.entries())
-        runs = datasets * len(study.cells()) * usual
-        count = f"{datasets} datasets, {', '.join(study.algorithms)}, {runs:,} runs with {usual} seeds"
-        console.print(Text.assemble("\n", (PREFIX + study.name, "bold"), f"  {count}"))
-        console.print(Padding(Text(study.question), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"paper: {study.paper}", style="dim"), (0, 0, 0, 2)))
+    for study in studies:
+        count = (
+            f"{study['datasets']} datasets, {', '.join(study['algorithms'])}, {study['runs']:,} runs with {seeds} seeds"
+        )
+        console.print(Text.assemble("\n", (PREFIX + study["name"], "bold"), f"  {count}"))
+        console.print(Padding(Text(study["question"]), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"paper: {study['paper']}", style="dim"), (0, 0, 0, 2)))

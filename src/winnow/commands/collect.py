@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from winnow.commands import config
+
+
+def options(words: list[str], asked: Mapping[str, Any]) -> config.Options:
+    """The options that --config may set."""
+    from winnow.collect.run import parser_of
+
+    return config.options_of_parser(parser_of(""))
 
 
 def train(words: list[str], prog: str) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from winnow.data.columns import Progress
-from winnow.data.dataset import Dataset
+from winnow.commands._shared import bar, made, opened, summarise
 from winnow.data.names import Name, level
 from winnow.errors import BadInput
 from winnow.system import progress
@@ -77,19 +73,6 @@ def make(
             summarise(dataset, str(out) if out else f"ready as {name}")
         else:
             print(f"{name}: {len(dataset):,} rows in {len(dataset.episodes):,} episodes", flush=True)
-
-
-def made(name: str, sources: Mapping[str, str] | None = None, processes: int | None = None) -> Dataset:
-    """The dataset with this name; what is not on disk is played or fetched, by one process at a time."""
-    from winnow.data.catalogue import on_disk, open_named
-    from winnow.data.folder import home
-    from winnow.data.names import parse
-    from winnow.system.locks import in_turn
-
-    here = sources or on_disk(parse(name)) == "ready"
-    turn = in_turn(home() / "making.lock", progress.say)
-    with contextlib.nullcontext() if here else turn:
-        return open_named(name, make=True, sources=sources, processes=processes, watch=bar)
 
 
 def list_(
@@ -277,13 +260,6 @@ def mix(
     summarise(dataset, str(out))
 
 
-def opened(place: str) -> Dataset:
-    from winnow.data.sources import open_dataset
-
-    with bar(f"reading {place}") as shown:
-        return open_dataset(place, progress=shown)
-
-
 def labelled(text: str, option: str) -> tuple[str, str]:
     label, equals, place = text.partition("=")
     if not (label and equals and place):
@@ -301,60 +277,3 @@ def recipe_files(record: dict) -> dict[str, str]:
     sources = sources if isinstance(sources, list) else []
     named = [(one.get("label"), one.get("file")) for one in sources if isinstance(one, dict)]
     return {label: file for label, file in named if isinstance(label, str) and isinstance(file, str) and label and file}
-
-
-# ------------------------------------------------------------------------------------------------------ shown
-
-
-@contextlib.contextmanager
-def bar(title: str) -> Iterator[Progress]:
-    """A progress bar on a terminal's stderr, gone when the work is done; a line now and then where there is none."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(title)
-        return
-    with Bar(console=console, transient=True) as shown:
-        task = shown.add_task(title, visible=False)
-        yield lambda done, total: shown.update(task, completed=done, total=total, visible=True)
-
-
-def _lines(title: str) -> Progress:
-    spoke = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal spoke
-        if time.monotonic() - spoke > progress.QUIET_SECONDS and total > 0:
-            spoke = time.monotonic()
-            progress.say(f"{title}: {done / total:.0%}")
-
-    return tell
-
-
-def summarise(dataset: Dataset, place: str) -> None:
-    """What is in the dataset, in a few lines."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    meta, table = dataset.meta, Table(show_header=False, box=None)
-    pieces = "episodes" if dataset.has_episodes else "pieces"
-    per_source = [int(dataset.episodes.length[dataset.episodes.source == i].sum()) for i in range(len(meta.sources))]
-    lines = [
-        ("written", place),
-        ("name", meta.name),
-        (
-            "rows",
-            f"{len(dataset):,} in {len(dataset.episodes):,} {pieces}, {dataset.episodes.terminated.sum():,} terminal",
-        ),
-        ("kind", meta.kind),
-        ("columns", f"observation {dataset.obs_dim}, action {dataset.action_dim}"),
-        ("environment", meta.environment or "not known"),
-        ("sources", ", ".join(f"{label} {rows:,}" for label, rows in zip(meta.sources, per_source, strict=True))),
-        *(("note", note) for note in meta.notes),
-    ]
-    for name, value in lines:
-        table.add_row(Text(name, style="bold"), Text(value))
-    Console().print(table)

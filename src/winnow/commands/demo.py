@@ -39,7 +39,7 @@ def demo(
         rows: Rows of the dataset.
         open: Open the page in a browser at the end.
     """
-    from winnow.commands.data import made
+    from winnow.commands._shared import made
     from winnow.data.imbalance import imbalance, verdict
     from winnow.render import figures, pages
     from winnow.system.files import write_text

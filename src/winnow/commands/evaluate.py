@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from winnow.commands._shared import answer
 from winnow.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,67 +42,75 @@ def evaluate(
         all_rounds: Play the policies of every round that `winnow train --evaluation.keep` has kept, not the final ones.
         processes: Processes that play; without it, one for each core.
         out: A file for the raw returns, a line of JSON for each run.
-        json: Print these lines, for programs, and nothing else.
+        json: Print the same as one JSON object on stdout; everything else goes to stderr.
         video: A film of one episode of the first run, .gif or .mp4.
     """
+    with answer(json) as report:
+        if not run:
+            raise BadInput("no run is given; name at least one file or folder that `winnow train` wrote")
+        if video:
+            from winnow.evaluation.video import film
+
+            film(run[0], video, environment, seed)
+        settings = {"environment": environment, "seed": seed, "processes": processes, "all_rounds": all_rounds}
+        rounds, seconds = _play(run, episodes, settings)
+        if out:
+            from winnow.system.files import write_text
+
+            write_text(out, "".join(dumps(played.line()) + "\n" for played in rounds))
+        if not json:
+            show(rounds, seconds, out)
+        report({"runs": [played.line() for played in rounds], "seconds": seconds, "raw_returns": out, "video": video})
+
+
+def _play(run: Sequence[Path], episodes: int, settings: dict[str, Any]) -> tuple[list[Round], float]:
+    """Play all runs under a bar. Returns the rounds and the seconds since the environments are there."""
     from winnow import evaluation
-    from winnow.system.files import write_text
     from winnow.system.progress import Progress
 
-    if not run:
-        raise BadInput("no run is given; name at least one file or folder that `winnow train` wrote")
-    if video:
-        from winnow.evaluation.video import film
-
-        film(run[0], video, environment, seed)
     began: list[float] = []
 
     def progress(done: int, total: int) -> None:
-        began.append(time.monotonic()) if not began else None
+        if not began:
+            began.append(time.monotonic())
         bar.reach(done, total)
 
-    with Progress(1, shown=not json, unit="episodes") as bar:
+    with Progress(1, shown=True, unit="episodes") as bar:
         bar.describe("playing")
-        rounds = evaluation.evaluate(
-            run,
-            episodes,
-            environment=environment,
-            seed=seed,
-            processes=processes,
-            all_rounds=all_rounds,
-            progress=progress,
-        )
-    seconds = time.monotonic() - began[0]
-    lines = "".join(dumps(one.line()) + "\n" for one in rounds)
-    if out:
-        write_text(out, lines)
-    if json:
-        print(lines, end="")
-    else:
-        show(rounds, seconds, out)
+        rounds = evaluation.evaluate(run, episodes, progress=progress, **settings)
+    return rounds, time.monotonic() - began[0]
 
 
 def show(rounds: list[Round], seconds: float, out: Path | None) -> None:
-    """A table, and what is to be known beside it."""
+    """Print a table of the runs, and notes on it."""
     import numpy as np
     from rich.console import Console
-    from rich.table import Column, Table
     from rich.text import Text
 
-    numbers = ("updates", "return", "±", "steps", "score")  # means over episodes, and the returns' deviation
-    table = Table(Column("run", overflow="fold"), *(Column(name, justify="right") for name in numbers), box=None)
-    for one in rounds:
-        if one.failed:
-            table.add_row(Text(one.run), f"{one.step:,}", Text(f"failed: {one.failed}"))
+    from winnow.commands._tables import fitted
+    from winnow.system.progress import warn
+
+    heads = ("run", "updates", "return", "±", "steps", "score")  # means over episodes, and the returns' deviation
+    rows = []
+    for played in rounds:
+        cells = [played.run, f"{played.step:,}"]
+        if played.failed:
+            rows.append([*cells, "failed", "", "", ""])
             continue
-        score = "" if one.score is None else f"{one.score:.1f}"
-        mean, spread, steps = np.mean(one.returns), np.std(one.returns), np.mean(one.lengths)
-        table.add_row(Text(one.run), f"{one.step:,}", f"{mean:,.1f}", f"{spread:,.1f}", f"{steps:,.0f}", score)
+        cells += [
+            f"{np.mean(played.returns):,.1f}",
+            f"{np.std(played.returns):,.1f}",
+            f"{np.mean(played.lengths):,.0f}",
+        ]
+        rows.append([*cells, "" if played.score is None else f"{played.score:.1f}"])
     console = Console()
-    console.print(table)
-    for name in sorted({one.environment for one in rounds if not one.failed and one.score is None}):
+    console.print(fitted(console, heads, rows))
+    for played in rounds:
+        if played.failed:
+            warn(f"{played.run} failed: {played.failed}")
+    for name in sorted({played.environment for played in rounds if not played.failed and played.score is None}):
         console.print(Text(f"raw returns only: {name} has no reference returns"))
-    steps = sum(sum(one.lengths) for one in rounds)
+    steps = sum(sum(played.lengths) for played in rounds)
     console.print(Text(f"{steps:,} steps in {seconds:.1f} s: {steps / seconds:,.0f} steps/s"))
     if out:
         console.print(Text(f"raw returns {out}"), soft_wrap=True)

@@ -41,7 +41,7 @@ def inspect(
         run: Finished runs on this dataset (files that `winnow train` wrote) whose weights the page shows beside the
             others; several after one another.
     """
-    from winnow.commands.data import opened
+    from winnow.commands._shared import opened
     from winnow.data.imbalance import degree, imbalance, recommend, verdict
 
     if run and html is None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from winnow.commands._shared import answer
 from winnow.errors import BadInput
 from winnow.ope.fqe import FQE, USUAL
+from winnow.system.progress import warn
 
 if TYPE_CHECKING:
     from winnow.ope.estimate import Interval, Judgement
@@ -48,30 +50,32 @@ def ope(
         fit: The rows that Q is fitted to. Those of training flatter policies that follow them closely.
         dataset: The training data, if it is no longer where it was when the runs were trained.
         out: A file for everything, .json, or for the two tables, .csv.
-        json: Print everything as JSON, for programs, and nothing else.
+        json: Print everything as one JSON object on stdout; the rest goes to stderr.
         each: Show every run, not only the methods.
         fqe: How Q is fitted.
     """
-    from winnow.ope import estimate
-    from winnow.system.files import write_text
-    from winnow.system.progress import Progress
-
     if out and out.suffix not in (".json", ".csv"):
         raise BadInput(f"{out}: results are written as .json or .csv; choose one of these endings")
-    trained, failed = estimate.load(run, dataset)
-    with Progress(fqe.steps * len(trained), shown=not json, unit="updates") as bar:
-        bar.describe("fitting Q")
-        found = estimate.judge(trained, held_out, fqe, fit, bar.count)
-    record = [one.record() for one in found]
-    if out:
-        write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))
-    if json:
-        print(dumps(record, indent=1))
-        return
-    for one in found:
-        show(one, each)
-    for line in [*failed, f"results {out}" if out else ""]:
-        print(line) if line else None
+    with answer(json) as report:
+        from winnow.ope import estimate
+        from winnow.system.files import write_text
+        from winnow.system.progress import Progress
+
+        trained, failed = estimate.load(run, dataset)
+        with Progress(fqe.steps * len(trained), shown=True, unit="updates") as bar:
+            bar.compiling("fitting Q")
+            found = estimate.judge(trained, held_out, fqe, fit, bar.count)
+        record = [judgement.record() for judgement in found]
+        if out:
+            write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))
+        for line in failed:
+            warn(line)
+        if not json:
+            for judgement in found:
+                show(judgement, each)
+            if out:
+                print(f"results {out}")
+        report({"estimates": record, "failed": failed, "results": out})
 
 
 def show(one: Judgement, each: bool) -> None:

@@ -31,7 +31,7 @@ def split(
         train: The file to train on. Without it, NAME.train.safetensors beside the dataset's file, or here.
         held_out: The file of the held-out episodes. Without it, NAME.held-out.safetensors beside the first.
     """
-    from winnow.commands.data import opened, summarise
+    from winnow.commands._shared import opened, summarise
     from winnow.data import holdout
 
     place = Path(dataset)

@@ -1,33 +1,26 @@
-"""`winnow train`: its options are those of the algorithm and the method that the words themselves name."""
+"""`winnow train`: its options are those of the algorithm and the method that the command line itself names."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 
+from winnow.commands import config
+from winnow.commands._shared import answer
 from winnow.errors import BadInput
 from winnow.evaluation.settings import Evaluation
+from winnow.system.progress import warn
 
-NAMES = """
-naming what to train (give these words first or last, in any order):
-  --algorithm NAME    {algorithms} (default iql)
-  --method NAME[,…]   {methods} (default dw-aw); several are trained side by side
-  --sampler NAME      instead of the method's: {samplers}
-  --weighter NAME     instead of the method's: {weighters}
-
-The settings below are those of the algorithm, sampler and weighter named; name others to see theirs.
-With several methods, a setting holds for each of them that has it.
-"""
-
+DEFAULT_METHOD = "dw-aw"
 MANY_PASSES = 400
-"""Over a dataset: the published runs make 256, a million updates of a million rows; with IQL on 50,000 rows what is
-learnt well by then is lost again by 1,000 (docs/log/iql.md, small sets)."""
+"""Passes over a dataset from which on the command warns. The published runs make 256 (a million updates, a million
+rows); with IQL on 50,000 rows, scores have dropped again after 1,000 (docs/log/iql.md, small sets)."""
 
 
 @dataclass(frozen=True)
@@ -43,49 +36,94 @@ class Options:
     seeds: int = 3
     """Runs of each kind, with seeds 0, 1, …"""
     batch_size: int = 256
-    """Rows drawn for each update."""
+    """Rows sampled for each update."""
     chunk: int = 5_000
     """Updates between two lines of metrics."""
     checkpoint_seconds: float = 30.0
-    """The least time between two checkpoints: what a crash can cost, or a chunk where that takes longer."""
+    """Minimum time between two checkpoints. A crash loses at most this much work, or one chunk if that is longer."""
     resume: bool = False
-    """Go on with what the folder holds, bit for bit, after a crash or a Ctrl-C. Give the same words again."""
+    """Continue from the folder's checkpoints, bit for bit, after a crash or Ctrl-C. Run the same command again."""
     largest_pack: int | None = None
-    """Runs in one program at the most, where the device's memory asks for it."""
+    """Maximum number of runs in one program, for devices with little memory."""
     held_out: float = 0.01
-    """Part of each dataset's rows that is never drawn: on these the training is watched for memorising. 0: none."""
+    """Fraction of each dataset's rows that training never samples, to see whether a policy overfits. 0: none."""
     log: tuple[str, ...] = ()
     """Where else metrics go: tensorboard, wandb."""
     evaluate: bool = True
-    """Play the policies in the dataset's environment, if it is known, beside the training."""
+    """Play the policies in the dataset's environment, if it is known, while training goes on."""
     evaluation: Evaluation = Evaluation()
+    json: bool = False
+    """Print the result as one JSON object on stdout; everything else goes to stderr."""
+    write_config: Path | None = None
+    """Write these options to a TOML file for --config, and train nothing."""
+
+
+class Names(NamedTuple):
+    """The four options that say what is trained; all others depend on them."""
+
+    algorithm: str
+    method: str
+    sampler: str | None
+    weighter: str | None
 
 
 def train(words: list[str], prog: str) -> None:
     """Read the names, then the options that go with them, and train."""
-    from winnow.algorithms import ALGORITHMS
-    from winnow.methods import METHODS, make_algorithm
-    from winnow.samplers import SAMPLERS
-    from winnow.weighters import WEIGHTERS
+    from winnow.cli import epilogue
+    from winnow.commands.train_help import names as names_in_help
 
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--algorithm", default="iql")
-    first.add_argument("--method", default="dw-aw")
-    first.add_argument("--sampler")
-    first.add_argument("--weighter")
-    names, rest = first.parse_known_args(words)
+    names, rest = _names(words)
+    text = f"{Options.__doc__}\n{names_in_help(DEFAULT_METHOD)}{epilogue('train')}"
+    if any(word.partition("=")[0].replace("_", "-") == "--write-config" for word in rest):
+        rest = [*rest, *(() if any(word.partition("=")[0] == "--out" for word in rest) else ("--out", "runs"))]
+    options, settings = _parse(rest, prog, _defaults(names), text)
+    if options.write_config is not None:
+        from winnow.commands.train_config import write
+
+        write(options.write_config, options, names, _defaults(names), settings)
+        print(f"config {options.write_config}\nnext: winnow train --config {options.write_config}")
+        return
+    with answer(options.json) as report:
+        report(_go(options, names, settings))
+
+
+def options(words: list[str], asked: Mapping[str, Any]) -> config.Options:
+    """The options that --config may set, given the names on the command line and in the file."""
+    found = dict.fromkeys(Names._fields, config.Option()) | config.options_of_dataclass(Options)
+    in_file = [word for name in Names._fields if name in asked for word in (f"--{name}", _joined(asked[name]))]
+    for place, default in _defaults(_names([*in_file, *words])[0]).items():
+        found |= config.options_of_dataclass(type(default), f"{place}.")
+    return found
+
+
+def _joined(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _names(words: list[str]) -> tuple[Names, list[str]]:
+    """The names among the words of a command line, and the words that are left."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--algorithm", default="iql")
+    parser.add_argument("--method", default=DEFAULT_METHOD)
+    parser.add_argument("--sampler")
+    parser.add_argument("--weighter")
+    parsed, rest = parser.parse_known_args(words)
+    return Names(parsed.algorithm, parsed.method, parsed.sampler, parsed.weighter), rest
+
+
+def _defaults(names: Names) -> dict[str, Any]:
+    """The plug-ins that the names mean, each under the prefix of its settings."""
+    from winnow.methods import make_algorithm
+
     pairs = [_parts(method, names) for method in names.method.split(",")]
-    defaults = {"algorithm": make_algorithm(names.algorithm)}
+    defaults: dict[str, Any] = {"algorithm": make_algorithm(names.algorithm)}
     for family, parts in zip(("sampler", "weighter"), zip(*pairs, strict=True), strict=True):
         kinds = {_word(part): part for part in parts}
         defaults |= {family if len(kinds) == 1 else f"{family}.{word}": part for word, part in kinds.items()}
-    tables = {"algorithms": ALGORITHMS, "methods": METHODS, "samplers": SAMPLERS, "weighters": WEIGHTERS}
-    text = NAMES.format(**{name: ", ".join(table) for name, table in tables.items()})
-    options, settings = _parse(rest, prog, defaults, f"{Options.__doc__}\n{text}")
-    _go(options, names, settings)
+    return defaults
 
 
-def _parts(method: str, names: Any, rows: int | None = None) -> tuple[Any, Any]:
+def _parts(method: str, names: Names, rows: int | None = None) -> tuple[Any, Any]:
     """The sampler and the weighter of a method, or those that were named in their place."""
     from winnow.methods import make_sampler, make_weighter
     from winnow.methods import method as named
@@ -106,7 +144,7 @@ def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> 
             places[f"part{number}"] = (place, default)
             kind = Annotated[type(default), tyro.conf.arg(name=place)]
             fields.append((f"part{number}", kind, dataclasses.field(default=default)))
-    whole = dataclasses.make_dataclass("Words", fields)
+    whole = dataclasses.make_dataclass("CommandLine", fields)
     parsed = tyro.cli(whole, args=words, prog=prog, description=text, config=(tyro.conf.OmitSubcommandPrefixes,))
     flags = {word.split("=")[0].replace("_", "-").replace(".no-", ".") for word in words}
     settings = {
@@ -120,8 +158,9 @@ def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> 
     return parsed.options, settings
 
 
-def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
-    """Plan the runs of every dataset, with its domain's settings and those that were given, and train them."""
+def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, Any]:
+    """Plan the runs of every dataset, with its domain's settings and those that were given, and train them. Returns
+    the record for --json."""
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
     from winnow.training import train_runs
@@ -135,7 +174,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         raise BadInput("no dataset is given; name at least one")
     runs, notes = [], {}
     for dataset in map(open_dataset, options.dataset):
-        notes |= dict.fromkeys(_learnt_by_heart(dataset, options))
+        notes |= dict.fromkeys(_overfitting(dataset, options))
         algorithm = given("algorithm", make_algorithm(names.algorithm, dataset))
         for method in names.method.split(","):
             sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, names, len(dataset)))
@@ -143,7 +182,7 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
             usual = given("sampler", _parts(method, names)[0])
             notes |= dict.fromkeys(_set_by_rows(dataset, usual, sampler, settings))
     for note in notes:
-        print(note, flush=True)
+        warn(note)
     trained = train_runs(
         runs,
         steps=options.steps,
@@ -157,18 +196,22 @@ def _go(options: Options, names: Any, settings: dict[str, Any]) -> None:
         evaluate=options.evaluation if options.evaluate else None,
         held_out=options.held_out,
     )
-    summarise(trained, options.out)
+    from winnow.commands.train_table import record, show
+
+    if not options.json:
+        show(trained, options.out)
+    return record(trained, options.out, list(notes))
 
 
-def _learnt_by_heart(dataset: Any, options: Options) -> list[str]:
-    """A line where so many updates go over the rows very often."""
+def _overfitting(dataset: Any, options: Options) -> list[str]:
+    """A warning where so many updates pass over the rows very often."""
     passes = options.steps * options.batch_size / len(dataset)
     if passes <= MANY_PASSES:
         return []
     fewer = float(f"{options.steps * MANY_PASSES / 2 / passes:.1g}")
     return [
-        f"{dataset.meta.name}: {options.steps:,} updates go {passes:,.0f} times over its {len(dataset):,} rows, which "
-        f"may be learnt by heart; compare with fewer, say --steps {max(fewer, 1):.0f}"
+        f"{dataset.meta.name}: {options.steps:,} updates pass {passes:,.0f} times over its {len(dataset):,} rows, so "
+        f"the policy may overfit; compare with fewer, say --steps {max(fewer, 1):.0f}"
     ]
 
 
@@ -191,31 +234,3 @@ def _word(part: Any) -> str:
     from winnow.plugins import record
 
     return record(part)["name"]
-
-
-def summarise(trained: Sequence[Any], out: Path) -> None:
-    """What was trained, where it is and what to do with it."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from winnow.system.metrics import read_metrics
-
-    last = {line["run"]: line for line in read_metrics(out / "metrics.jsonl")}
-    names = ("run", "steps", "weighted reward", "effective share", "return", "score", "state")
-    table = Table(*names, title=str(out), title_justify="left")
-    for one in trained:
-        line = last.get(one.run.name, {})
-        numbers = [f"{line[name]:.3f}" if name in line else "" for name in ("weight/reward", "weight/ess")]
-        earned = [value for played in one.rounds if played.round for value in played.returns]
-        numbers.append(f"{sum(earned) / len(earned):,.1f}" if earned else "")
-        numbers.append("" if one.score is None else f"{one.score:.1f}")
-        state = one.failure or ("trained, with warnings" if one.warnings else "trained")
-        table.add_row(one.run.name, f"{one.steps:,}", *numbers, state)
-    console = Console()
-    console.print(table)
-    for one in trained:
-        for text in one.warnings:
-            console.print(f"warning: {one.run.name}: {text}", soft_wrap=True, highlight=False, markup=False)
-    good = [one.run.name for one in trained if not one.failure]
-    if good:
-        console.print(f"next: winnow weights {out / good[-1]}.safetensors", soft_wrap=True, highlight=False)

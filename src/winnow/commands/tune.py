@@ -49,7 +49,7 @@ def tune(
         json: Print everything as JSON, for programs, and nothing else.
         tuning: How candidates are trained and judged.
     """
-    from winnow.commands.data import opened
+    from winnow.commands._shared import opened
     from winnow.ope import tune
     from winnow.system.files import write_text
     from winnow.system.locks import alone

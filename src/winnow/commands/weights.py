@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from winnow.commands._shared import answer, bar
 from winnow.errors import BadInput
 from winnow.training import weight_table
 
@@ -26,6 +27,7 @@ def weights(
     over: str | None = None,
     on: Literal["local", "ray"] = "local",
     ray_address: str = "auto",
+    json: bool = False,
 ) -> None:
     """Write the weight of every row, with the row's number and its episode's id in the file that you imported.
 
@@ -52,19 +54,28 @@ def weights(
             `winnow data import` reads; an episode lies in one file.
         on: Where to weigh them: on this machine, or on a Ray cluster, whose nodes see files and OUT under one path.
         ray_address: HOST:PORT of the cluster, or ray://HOST:PORT. Without it $RAY_ADDRESS, or this machine's cluster.
+        json: Print what was written and each source's share of the weight as one JSON object on stdout.
     """
-    if over is not None:
-        if figure or export:
-            raise BadInput("--over writes a table for each file; leave out --figure and --export")
-        if format not in (None, "parquet"):
-            raise BadInput(f"--over writes Parquet files, got --format {format}; leave it out")
-        _weigh_files(run, over, out or run.with_suffix(".weights"), dataset, ray_address if on == "ray" else None)
-        return
-    if on != "local":
-        raise BadInput("--on ray goes with --over: it weighs a set of Parquet files")
+    with answer(json) as report:
+        if over is not None:
+            if figure or export:
+                raise BadInput("--over writes a table for each file; leave out --figure and --export")
+            if format not in (None, "parquet"):
+                raise BadInput(f"--over writes Parquet files, got --format {format}; leave it out")
+            address = ray_address if on == "ray" else None
+            report(_weigh_files(run, over, out or run.with_suffix(".weights"), dataset, address))
+            return
+        if on != "local":
+            raise BadInput("--on ray goes with --over: it weighs a set of Parquet files")
+        report(_weigh_rows(run, out, figure, dataset, export, format))
+
+
+def _weigh_rows(
+    run: Path, out: Path | None, figure: Path | None, dataset: str | None, export: str | None, format: str | None
+) -> dict[str, Any]:
+    """Write the table, the picture and the dataset with weights. Returns the record for --json."""
     from rich.console import Console
 
-    from winnow.commands.data import bar
     from winnow.data.export import check_target
     from winnow.data.export import export as write_dataset
     from winnow.render import figures
@@ -88,9 +99,11 @@ def weights(
     if export is not None:
         with bar(f"writing {export}") as progress:
             write_dataset(data, export, progress, row_weights.weight)
+    shares = {}
     for number, label in enumerate(data.meta.sources):
         inside = data.source == number
         share = float(row_weights.weight[inside].sum() / row_weights.weight.sum())
+        shares[label] = {"rows": float(inside.mean()), "weight": share}
         console.print(f"{label}: {inside.mean():.1%} of the rows, {share:.1%} of the weight", highlight=False)
     if table_format == "lerobot":
         console.print(
@@ -100,6 +113,7 @@ def weights(
         )
     written = f"\ndataset {export}" if export is not None else ""
     console.print(f"table {out}\npicture {figure}{written}", soft_wrap=True, highlight=False)
+    return {"table": out, "picture": figure, "dataset": export, "rows": len(data), "sources": shares}
 
 
 def _opened(run: Path, dataset: str | None) -> Trained:
@@ -112,8 +126,7 @@ def _opened(run: Path, dataset: str | None) -> Trained:
     return trained
 
 
-def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: str | None) -> None:
-    from winnow.commands.data import bar
+def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: str | None) -> dict[str, Any]:
     from winnow.training.weigh_files import Scorer, score_all
 
     scorer = Scorer.of(_opened(run, dataset), run)
@@ -125,3 +138,12 @@ def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: 
         print(f"{rows - weighed:,} rows without a successor have no weight")
     print(f"effective sample size: {done.sums.effective:.1%} of the weighed rows")
     print(f"weight = exp(log_weight - {done.sums.log_mean:.6g}): {out / 'weights.json'}")
+    return {
+        "folder": out,
+        "files": done.files,
+        "files_done_before": done.before,
+        "rows": rows,
+        "rows_with_weight": weighed,
+        "effective_share": done.sums.effective,
+        "log_mean": done.sums.log_mean,
+    }

@@ -40,6 +40,7 @@ from winnow.policy import stacked
 from winnow.system import checkpoint, processes
 from winnow.system.files import sweep
 from winnow.system.metrics import keep_lines, read_metrics
+from winnow.system.progress import say
 
 IDLE = 20.0
 """Seconds without a snapshot after which the environments are closed."""
@@ -56,7 +57,7 @@ class Rounds:
         self.error: str | None = None
         self.played: dict[str, list[Round]] = {run.name: [] for run in runs}
         self._news: queue.SimpleQueue[Round] = queue.SimpleQueue()
-        self._places = _places(runs, say)
+        self._places = _places(runs)
         self.steps = settings.steps(total) if self._places else {}
         self._job = self._described(runs)
         self._spare: tempfile.TemporaryDirectory[str] | None = None
@@ -245,7 +246,7 @@ def _where(run: Run) -> Where:
     return run.dataset.meta.environment, run.spec.obs_dim, run.spec.action_dim
 
 
-def _places(runs: Sequence[Run], say: Callable[[str], None]) -> dict[Where, Environment]:
+def _places(runs: Sequence[Run]) -> dict[Where, Environment]:
     """The environments of the runs that can be played. Where there is none, a line says so."""
     found: dict[Where, Environment] = {}
     for where, run in {_where(run): run for run in runs}.items():

@@ -133,7 +133,7 @@ def train_runs(
             stack.enter_context(alone(folder))
         record_of_runs = {"runs": [run_record(run) for group in groups for run in group]}
         drawn = _probabilities(runs, folder, config | record_of_runs, resume)
-        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, hooks.say)) if evaluate else None
+        rounds = stack.enter_context(Rounds(evaluate, runs, steps, folder, hooks.warn)) if evaluate else None
         if folder is not None:
             stack.enter_context(_stopped_by_ctrl_c(folder, hooks))
         writer = stack.enter_context(checkpoint.Writer())
@@ -180,7 +180,7 @@ def _stopped_by_ctrl_c(folder: Path, hooks: Hooks) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        hooks.say(
+        hooks.warn(
             f"{folder}: progress is saved up to the last checkpoint; run the same command with --resume to continue"
         )
         raise

@@ -29,11 +29,15 @@ class Hooks:
         """Show a line that stays."""
         self.bar.say(text)
 
+    def warn(self, text: str) -> None:
+        """Show a warning, or why a run failed: a line that stays, also with --quiet."""
+        self.bar.warn(text)
+
     def on_begin(self) -> None:
         self.bar.__enter__()
 
     def on_pack(self, title: str) -> None:
-        self.bar.describe(title)
+        self.bar.compiling(title)
 
     def on_skipped(self, run_steps: int) -> None:
         """An earlier call has made these updates already; or they won't be made, because their runs failed."""

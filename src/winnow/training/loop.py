@@ -133,11 +133,11 @@ class Job:
             )
             line["failed"] = failures[run.name]
             advice = "lower its learning rate or look at its rewards"
-            self.call.hooks.say(f"{run.name} stopped: {failures[run.name]}; {advice}")
+            self.call.hooks.warn(f"{run.name} stopped: {failures[run.name]}; {advice}")
         else:
             line |= means
             for text in self.watches[run.name].look(step, means):
-                self.call.hooks.say(f"{run.name}: {text}")
+                self.call.hooks.warn(f"{run.name}: {text}")
         for log in self.call.logs:
             log.write(line)
 
