@@ -10,151 +10,9 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Command(NamedTuple):
-    module: str
-    function: str
-    summary: str
-    example: str
-    """One line that does what most people want of the command."""
-    parses: bool = False
-    """Whether the function parses the command line itself (argv, prog), because its options depend on it."""
-
-
-COMMANDS = {
-    "data make": Command(
-        "data",
-        "make",
-        "make or fetch a dataset by name: hopper-random-expert-5%, hopper-medium-v2",
-        "winnow data make hopper-random-expert-5%",
-    ),
-    "data list": Command("data", "list_", "the benchmark's 113 datasets and what is on disk", "winnow data list mixed"),
-    "data import": Command(
-        "data",
-        "import_",
-        "read a D4RL, Minari, npz or Parquet dataset into one flat file",
-        "winnow data import log.csv --out log.safetensors",
-    ),
-    "data export": Command(
-        "data",
-        "export",
-        "write a dataset as D4RL HDF5, Minari, npz or Parquet",
-        "winnow data export log.safetensors --to log.parquet",
-    ),
-    "data mix": Command(
-        "data",
-        "mix",
-        "make an imbalanced set from a good and a bad source",
-        "winnow data mix --low poor=poor.npz --high good=good.npz --share 0.05 --out mixed.safetensors",
-    ),
-    "data split": Command(
-        "split",
-        "split",
-        "hold whole episodes out of a dataset, to judge policies by",
-        "winnow data split log.safetensors --share 0.2",
-    ),
-    "inspect": Command(
-        "inspect",
-        "inspect",
-        "how imbalanced a dataset is and what fits it; with --html as a page",
-        "winnow inspect log.safetensors --html log.html",
-    ),
-    "train": Command(
-        "train",
-        "train",
-        "train policies and weights, many runs in one program",
-        "winnow train log.train.safetensors --out runs --method uniform,aw --steps 20000",
-        parses=True,
-    ),
-    "evaluate": Command(
-        "evaluate",
-        "evaluate",
-        "play trained policies in their environment: returns, scores, a film",
-        "winnow evaluate runs --episodes 20",
-    ),
-    "ope": Command(
-        "ope",
-        "ope",
-        "what trained policies are worth by held-out episodes, without an environment",
-        "winnow ope runs --out values.csv",
-    ),
-    "tune": Command(
-        "tune",
-        "tune",
-        "choose a method and its settings by held-out episodes, in a few packed runs",
-        "winnow tune log.safetensors --out tuning",
-    ),
-    "collect train": Command(
-        "collect",
-        "train",
-        "train behaviour policies online with SAC",
-        "winnow collect train --env hopper --until expert --out collected",
-        parses=True,
-    ),
-    "bench run": Command(
-        "bench",
-        "run",
-        "train and play a grid of datasets, algorithms, methods and seeds",
-        "winnow bench run mixed --out grid --methods uniform,aw --dry-run",
-        parses=True,
-    ),
-    "bench list": Command(
-        "bench",
-        "list_",
-        "the suites and studies there are, what each asks and how many runs it is",
-        "winnow bench list",
-    ),
-    "bench pack": Command(
-        "bench",
-        "pack",
-        "put a grid's thousands of result files into one compressed file",
-        "winnow bench pack grid",
-    ),
-    "report": Command(
-        "report",
-        "report",
-        "what folders of results say: a page with figures, tables, one method against another",
-        "winnow report grid --html grid.html",
-    ),
-    "weights": Command(
-        "weights",
-        "weights",
-        "write the learned weight of every row, and a picture of them",
-        "winnow weights runs/log.iql.dw-aw.seed0.safetensors --out weights.parquet",
-    ),
-    "fourrooms": Command(
-        "fourrooms",
-        "fourrooms",
-        "which weights join fragments of episodes, where the answer is known",
-        "winnow fourrooms --seeds 3 --out fourrooms",
-    ),
-    "export": Command(
-        "export",
-        "export",
-        "write a policy to deploy: ONNX, PyTorch or plain arrays, without winnow",
-        "winnow export runs/log.iql.aw.seed0.safetensors --onnx policy.onnx",
-    ),
-    "demo": Command(
-        "demo",
-        "demo",
-        "uniform, AW and DW side by side on a small imbalanced problem",
-        "winnow demo --out demo --open",
-    ),
-    "completion": Command(
-        "completion",
-        "completion",
-        "a script with which bash completes commands and options",
-        "source <(winnow completion bash)",
-    ),
-}
-
-COMMON = """
-Every command also takes
-  --config FILE.toml   options from a file; those on the command line win
-  --quiet              show only errors, warnings, and what --json prints
-"""
+from winnow.commands.table import COMMANDS, COMMON, Command, epilogue
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO}
 """What a disk says that is full, locked or broken."""
@@ -166,22 +24,22 @@ usage: winnow COMMAND [OPTIONS]      winnow COMMAND --help for a command's optio
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["--version"]:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["--version"]:
         from winnow import __version__
 
         print(f"winnow {__version__}")
         return 0
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    name = next((n for n in (" ".join(words[:2]), words[0]) if n in COMMANDS), None)
+    name = next((n for n in (" ".join(arguments[:2]), arguments[0]) if n in COMMANDS), None)
     if name is None:
-        return _unknown(words)
+        return _unknown(arguments)
     from winnow.errors import BadInput, out_of_memory
 
     try:
-        _run(name, words[len(name.split()) :])
+        _run(name, arguments[len(name.split()) :])
     except BadInput as error:
         # Names in it may come from a file: a terminal must not obey them.
         message = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(error))
@@ -211,37 +69,32 @@ def _run(name: str, given: list[str]) -> None:
     command = COMMANDS[name]
     module = importlib.import_module(f"winnow.commands.{command.module}")
     function = getattr(module, command.function)
-    words, is_quiet, files = _common(given)
+    arguments, is_quiet, files = _common(given)
     for path in files:
-        words, wants_quiet = _with_config(path, words, command, module)
+        arguments, wants_quiet = _with_config(path, arguments, command, module)
         is_quiet = is_quiet or wants_quiet
     from winnow.commands._shared import quiet
 
-    with quiet(is_quiet and not {"-h", "--help"} & set(words)):
+    with quiet(is_quiet and not {"-h", "--help"} & set(arguments)):
         if command.parses:
-            function(words, f"winnow {name}")
+            function(arguments, f"winnow {name}")
             return
         import inspect
 
         import tyro
 
         about = (inspect.getdoc(function) or "").partition("\nArgs:")[0].rstrip()
-        tyro.cli(function, args=words, prog=f"winnow {name}", description=f"{about}\n{epilogue(name)}")
+        tyro.cli(function, args=arguments, prog=f"winnow {name}", description=f"{about}\n{epilogue(name)}")
 
 
-def epilogue(name: str) -> str:
-    """What the help of every command ends its description with."""
-    return f"\nExample:\n  {COMMANDS[name].example}\n{COMMON}"
-
-
-def _common(words: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+def _common(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
     """The words without the options that all commands have, whether to be quiet, and files of options."""
     from winnow.errors import BadInput
 
     rest: list[str] = []
     files: list[str] = []
     is_quiet = False
-    remaining = iter(words)
+    remaining = iter(arguments)
     for word in remaining:
         if word == "--quiet":
             is_quiet = True
@@ -257,7 +110,7 @@ def _common(words: Sequence[str]) -> tuple[list[str], bool, list[str]]:
     return rest, is_quiet, files
 
 
-def _with_config(path: str, words: list[str], command: Command, module: Any) -> tuple[list[str], bool]:
+def _with_config(path: str, arguments: list[str], command: Command, module: Any) -> tuple[list[str], bool]:
     """The words with the options of a file added, and whether the file asks to be quiet."""
     from pathlib import Path
 
@@ -266,10 +119,10 @@ def _with_config(path: str, words: list[str], command: Command, module: Any) -> 
     asked = config.read(Path(path))
     is_quiet = asked.pop("quiet", False) is True
     if command.parses:
-        options = module.options(words, asked)
+        options = module.options(arguments, asked)
     else:
         options = config.options_of(getattr(module, command.function))
-    return config.expanded(Path(path), asked, words, options), is_quiet
+    return config.expanded(Path(path), asked, arguments, options), is_quiet
 
 
 def _about_the_disk(error: OSError) -> str:
@@ -289,17 +142,17 @@ def overview() -> str:
     return "\n".join([HEAD, *lines, COMMON.rstrip()])
 
 
-def _unknown(words: list[str]) -> int:
+def _unknown(arguments: list[str]) -> int:
     import difflib
 
-    group = [name for name in COMMANDS if name.split()[0] == words[0]]
+    group = [name for name in COMMANDS if name.split()[0] == arguments[0]]
     if group:  # the first word of a two-word command: show that group
-        asked = words[1:2]
-        print(f"winnow {words[0]} takes one of: {', '.join(n.split()[1] for n in group)}", file=sys.stderr)
+        asked = arguments[1:2]
+        print(f"winnow {arguments[0]} takes one of: {', '.join(n.split()[1] for n in group)}", file=sys.stderr)
         return 0 if asked in (["-h"], ["--help"]) else 2
-    near = difflib.get_close_matches(words[0], [n.split()[0] for n in COMMANDS], n=1)
+    near = difflib.get_close_matches(arguments[0], [n.split()[0] for n in COMMANDS], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    print(f"winnow: there is no command {words[0]!r}{hint}\n\n{overview()}", file=sys.stderr)
+    print(f"winnow: there is no command {arguments[0]!r}{hint}\n\n{overview()}", file=sys.stderr)
     return 2
 
 

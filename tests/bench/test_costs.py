@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import pytest
-from helpers.grids import result
+from helpers.made_results import result
 from helpers.tiny_grids import planned
 
 from winnow.bench.costs import MARGIN, ON_A_CPU, Costs, _played, playing, table_bytes

@@ -48,7 +48,8 @@ class Rates:
         lines = csv.reader(line for line in text.splitlines()[1:] if not line.startswith("#"))
         _, *rows = lines
         return [
-            Point(place, algorithm, weights, int(runs), float(rate)) for place, algorithm, weights, runs, rate in rows
+            Point(environment, algorithm, weights, int(runs), float(rate))
+            for environment, algorithm, weights, runs, rate in rows
         ]
 
     def curve(self, algorithm: str, weights: str, runs: int) -> float:

@@ -135,12 +135,12 @@ def _lines(title: str) -> Progress:
 # --------------------------------------------------------------------------------------------------- datasets
 
 
-def opened(place: str) -> Dataset:
+def opened(source: str) -> Dataset:
     """A dataset from whatever `winnow data import` reads, with a bar."""
     from winnow.data.sources import open_dataset
 
-    with bar(f"reading {place}") as shown:
-        return open_dataset(place, progress=shown)
+    with bar(f"reading {source}") as shown:
+        return open_dataset(source, progress=shown)
 
 
 def made(name: str, sources: Mapping[str, str] | None = None, processes: int | None = None) -> Dataset:

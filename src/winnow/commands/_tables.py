@@ -19,7 +19,8 @@ def common_prefix(names: Sequence[str]) -> str:
     """What all names begin with, up to a dot; nothing for a single name."""
     if len(set(names)) < 2:
         return ""
-    first, last = min(names), max(names)
+    first = min(names)
+    last = max(names)
     alike = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[: first.rfind(".", 0, alike) + 1]
 

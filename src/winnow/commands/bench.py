@@ -117,7 +117,7 @@ def options(words: Sequence[str], asked: Mapping[str, Any]) -> config.Options:
 
 def run(arguments: Sequence[str], prog: str) -> None:
     """Read the options, and train the grid or show what it would take."""
-    from winnow.cli import epilogue
+    from winnow.commands.table import epilogue
 
     options = tyro.cli(Options, args=arguments, prog=prog, description=f"{Options.__doc__}\n{epilogue('bench run')}")
     with answer(options.json) as report:
@@ -142,9 +142,7 @@ def _run(options: Options) -> dict[str, Any]:
         from winnow.commands import dry_run
 
         cluster = options.ray_address if options.on == "ray" else None
-        return dry_run.show(
-            packs, out, retry_failed=options.retry_failed, measure=options.measure, cluster=cluster
-        )
+        return dry_run.show(packs, out, retry_failed=options.retry_failed, measure=options.measure, cluster=cluster)
     if options.on == "ray":
         from winnow.bench import run_ray
 

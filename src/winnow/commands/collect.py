@@ -11,20 +11,20 @@ from typing import Any
 from winnow.commands import config
 
 
-def options(words: list[str], asked: Mapping[str, Any]) -> config.Options:
+def options(arguments: list[str], asked: Mapping[str, Any]) -> config.Options:
     """The options that --config may set."""
     from winnow.collect.run import parser_of
 
     return config.options_of_parser(parser_of(""))
 
 
-def train(words: list[str], prog: str) -> None:
+def train(arguments: list[str], prog: str) -> None:
     """The options are those of `python -m winnow.collect`, which needs no tyro."""
     from winnow.collect import main
     from winnow.system.locks import alone
 
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--out", type=Path)
-    out = first.parse_known_args(words)[0].out
+    out = first.parse_known_args(arguments)[0].out
     with alone(out) if out else contextlib.nullcontext():
-        main(words, prog)
+        main(arguments, prog)

@@ -44,19 +44,19 @@ Options = dict[str, Option]
 def options_of(function: Callable[..., Any]) -> Options:
     """The options of a command that tyro parses, by their names on the command line."""
     hints = typing.get_type_hints(function, include_extras=True)
-    found: Options = {}
+    options: Options = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        found |= _of_field(name, hints[name], parameter.kind is parameter.POSITIONAL_ONLY)
-    return found
+        options |= _of_field(name, hints[name], parameter.kind is parameter.POSITIONAL_ONLY)
+    return options
 
 
 def options_of_dataclass(kind: type, prefix: str = "") -> Options:
     """The options that a dataclass of settings gives, their names after a prefix."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    found: Options = {}
+    options: Options = {}
     for field in dataclasses.fields(kind):
-        found |= {prefix + name: option for name, option in _of_field(field.name, hints[field.name]).items()}
-    return found
+        options |= {prefix + name: option for name, option in _of_field(field.name, hints[field.name]).items()}
+    return options
 
 
 def options_of_parser(parser: argparse.ArgumentParser) -> Options:
@@ -87,7 +87,8 @@ def _values(hint: Any) -> int | None:
     """How many words an option of this type takes; None: any number."""
     if hint is bool:
         return 0
-    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    inside = typing.get_args(hint)
     if origin is tuple:
         return None if len(inside) == 2 and inside[1] is ... else len(inside)
     if origin in (typing.Union, types.UnionType):
@@ -136,12 +137,12 @@ def expanded(path: Path, asked: Mapping[str, Any], given: Sequence[str], options
     return [*first, *given, *rest]
 
 
-def _given(words: Sequence[str], options: Options) -> tuple[set[str], bool]:
+def _given(arguments: Sequence[str], options: Options) -> tuple[set[str], bool]:
     """Which options a command line has, and whether it has arguments without dashes."""
     names = set()
     has_arguments = False
     expected: int | None = 0
-    for word in words:
+    for word in arguments:
         if word.startswith("--") and len(word) > 2:
             name, equals, _ = word[2:].partition("=")
             name = positive(name, options)

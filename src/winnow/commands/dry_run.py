@@ -118,8 +118,8 @@ def _missing(left: Todo, on_cluster: bool) -> list[str]:
 
     sources = list(missing(left.runs))
     if sources:
-        place = "not on this machine; every node makes or fetches its own" if on_cluster else "to be made or fetched"
-        print(f"{place}: {', '.join(sources)}")
+        where = "not on this machine; every node makes or fetches its own" if on_cluster else "to be made or fetched"
+        print(f"{where}: {', '.join(sources)}")
     return sources
 
 

@@ -67,12 +67,12 @@ class Names(NamedTuple):
     weighter: str | None
 
 
-def train(words: list[str], prog: str) -> None:
+def train(arguments: list[str], prog: str) -> None:
     """Read the names, then the options that go with them, and train."""
-    from winnow.cli import epilogue
+    from winnow.commands.table import epilogue
     from winnow.commands.train_help import names as names_in_help
 
-    names, rest = _names(words)
+    names, rest = _names(arguments)
     text = f"{Options.__doc__}\n{names_in_help(DEFAULT_METHOD)}{epilogue('train')}"
     if any(word.partition("=")[0].replace("_", "-") == "--write-config" for word in rest):
         rest = [*rest, *(() if any(word.partition("=")[0] == "--out" for word in rest) else ("--out", "runs"))]
@@ -87,27 +87,27 @@ def train(words: list[str], prog: str) -> None:
         report(_go(options, names, settings))
 
 
-def options(words: list[str], asked: Mapping[str, Any]) -> config.Options:
+def options(arguments: list[str], asked: Mapping[str, Any]) -> config.Options:
     """The options that --config may set, given the names on the command line and in the file."""
-    found = dict.fromkeys(Names._fields, config.Option()) | config.options_of_dataclass(Options)
+    known = dict.fromkeys(Names._fields, config.Option()) | config.options_of_dataclass(Options)
     in_file = [word for name in Names._fields if name in asked for word in (f"--{name}", _joined(asked[name]))]
-    for place, default in _defaults(_names([*in_file, *words])[0]).items():
-        found |= config.options_of_dataclass(type(default), f"{place}.")
-    return found
+    for prefix, default in _defaults(_names([*in_file, *arguments])[0]).items():
+        known |= config.options_of_dataclass(type(default), f"{prefix}.")
+    return known
 
 
 def _joined(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _names(words: list[str]) -> tuple[Names, list[str]]:
+def _names(arguments: list[str]) -> tuple[Names, list[str]]:
     """The names among the words of a command line, and the words that are left."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--algorithm", default="iql")
     parser.add_argument("--method", default=DEFAULT_METHOD)
     parser.add_argument("--sampler")
     parser.add_argument("--weighter")
-    parsed, rest = parser.parse_known_args(words)
+    parsed, rest = parser.parse_known_args(arguments)
     return Names(parsed.algorithm, parsed.method, parsed.sampler, parsed.weighter), rest
 
 
@@ -135,25 +135,25 @@ def _parts(method: str, names: Names, rows: int | None = None) -> tuple[Any, Any
     )
 
 
-def _parse(words: list[str], prog: str, defaults: dict[str, Any], text: str) -> tuple[Options, dict[str, Any]]:
+def _parse(arguments: list[str], prog: str, defaults: dict[str, Any], text: str) -> tuple[Options, dict[str, Any]]:
     """The general options and, for each plug-in named, its settings that were given (only those)."""
     fields: list[Any] = [("options", Annotated[Options, tyro.conf.arg(name="")])]
     places = {}
-    for number, (place, default) in enumerate(defaults.items()):
+    for number, (prefix, default) in enumerate(defaults.items()):
         if dataclasses.fields(default):
-            places[f"part{number}"] = (place, default)
-            kind = Annotated[type(default), tyro.conf.arg(name=place)]
+            places[f"part{number}"] = (prefix, default)
+            kind = Annotated[type(default), tyro.conf.arg(name=prefix)]
             fields.append((f"part{number}", kind, dataclasses.field(default=default)))
     whole = dataclasses.make_dataclass("CommandLine", fields)
-    parsed = tyro.cli(whole, args=words, prog=prog, description=text, config=(tyro.conf.OmitSubcommandPrefixes,))
-    flags = {word.split("=")[0].replace("_", "-").replace(".no-", ".") for word in words}
+    parsed = tyro.cli(whole, args=arguments, prog=prog, description=text, config=(tyro.conf.OmitSubcommandPrefixes,))
+    flags = {word.split("=")[0].replace("_", "-").replace(".no-", ".") for word in arguments}
     settings = {
-        place: {
+        prefix: {
             field.name: getattr(getattr(parsed, part), field.name)
             for field in dataclasses.fields(default)
-            if f"--{place}.{field.name}".replace("_", "-") in flags
+            if f"--{prefix}.{field.name}".replace("_", "-") in flags
         }
-        for part, (place, default) in places.items()
+        for part, (prefix, default) in places.items()
     }
     return parsed.options, settings
 
@@ -218,12 +218,12 @@ def _overfitting(dataset: Any, options: Options) -> list[str]:
 def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any]) -> list[str]:
     """A line for every setting of a sampler that the number of rows has decided, and nobody gave."""
     word, rows = _word(sampler), f"{dataset.meta.name}: has only {len(dataset):,} rows"
-    place = "sampler" if "sampler" in settings else f"sampler.{word}"
+    prefix = "sampler" if "sampler" in settings else f"sampler.{word}"
     names = [field.name for field in dataclasses.fields(usual)]
     values = {name: (getattr(sampler, name), getattr(usual, name)) for name in names}
     return [
         f"{rows}, so {word}'s {name} is {here:g} in place of {elsewhere:g}, as published for small sets; "
-        f"--{place}.{name} sets it"
+        f"--{prefix}.{name} sets it"
         for name, (here, elsewhere) in values.items()
         if here != elsewhere
     ]

@@ -39,14 +39,14 @@ def write(
         for field in dataclasses.fields(value):
             lines += _lines(type(value), field.name, getattr(value, field.name), is_set=True)
     named = {name: value for name, value in names._asdict().items() if name != "method" and value is not None}
-    for place in [*(name for name in named if name not in defaults), *defaults]:
-        default = defaults.get(place)
-        lines += ["", f"[{place}]"]
-        lines += [f"name = {toml(named[place])}"] if place in named else []
+    for prefix in [*(name for name in named if name not in defaults), *defaults]:
+        default = defaults.get(prefix)
+        lines += ["", f"[{prefix}]"]
+        lines += [f"name = {toml(named[prefix])}"] if prefix in named else []
         if default is None:
             continue
         for field in dataclasses.fields(default):
-            given = settings.get(place, {})
+            given = settings.get(prefix, {})
             value = given.get(field.name, getattr(default, field.name))
             lines += _lines(type(default), field.name, value, is_set=field.name in given)
     write_text(path, "\n".join(lines) + "\n")
@@ -64,11 +64,11 @@ def _lines(kind: type, name: str, value: Any, *, is_set: bool) -> list[str]:
 
 def _docstrings(kind: type) -> dict[str, str]:
     """The docstring under each field of a class, by the field's name."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         assert isinstance(body, ast.ClassDef)
         for field, text in zip(body.body, body.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                found[ast.unparse(field.target)] = str(text.value.value)
-    return found
+                docstrings[ast.unparse(field.target)] = str(text.value.value)
+    return docstrings

@@ -68,7 +68,7 @@ def names(default: str) -> str:
     lines = []
     for title, methods in groups.items():
         lines.append(f"  {title}")
-        lines += [f"    {name:<19} {words}".rstrip() for name, words in methods.items()]
+        lines += [f"    {name:<19} {about}".rstrip() for name, about in methods.items()]
     tables = {"algorithms": ALGORITHMS, "samplers": SAMPLERS, "weighters": WEIGHTERS}
     lists = {name: _wrapped(", ".join(table)) for name, table in tables.items()}
     return NAMES.format(**lists, methods="\n".join(lines), method=default)
