@@ -64,7 +64,14 @@ def ope(
         trained, failed = estimate.load(run, dataset)
         with Progress(fqe.steps * len(trained), shown=True, unit="updates") as bar:
             bar.compiling("fitting Q")
-            found = estimate.judge(trained, held_out, fqe, fit, bar.count)
+            found = estimate.judge(
+                trained,
+                held_out,
+                fqe,
+                fit,
+                bar.count,
+                lambda name, value: bar.say(f"{name}: value {value:.4g}"),
+            )
         record = [judgement.record() for judgement in found]
         if out:
             write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))

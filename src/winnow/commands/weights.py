@@ -71,7 +71,12 @@ def weights(
 
 
 def _weigh_rows(
-    run: Path, out: Path | None, figure: Path | None, dataset: str | None, export: str | None, format: str | None
+    run: Path,
+    out: Path | None,
+    figure: Path | None,
+    dataset: str | None,
+    export: str | None,
+    format: Literal["parquet", "csv", "npy", "lerobot"] | None,
 ) -> dict[str, Any]:
     """Write the table, the picture and the dataset with weights. Returns the record for --json."""
     from rich.console import Console

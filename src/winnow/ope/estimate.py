@@ -171,12 +171,14 @@ def judge(
     settings: FQE = USUAL,
     fit: Fit = "held-out",
     tick: Callable[[int], None] = lambda updates: None,
+    done: Callable[[str, float], None] = lambda run, value: None,
 ) -> list[Judgement]:
     """Estimates for finished runs, one judgement for each dataset that they were trained on.
 
     held_out: see `find_held_out`
     fit: the rows that Q is fitted to
     tick: called with the updates done since the last call; there are settings.steps for each run
+    done: called with the name and the value of each run as soon as its Q is fitted
     """
     settings.check()
     groups: dict[str, list[Trained]] = {}
@@ -187,16 +189,29 @@ def judge(
         held, seen = find_held_out(group[0].run.dataset, held_out)
         check_fit(group[0].run.dataset, held, group[0].run.name)
         planned.append((group, held, seen))
-    return [_judge(group, held, seen, settings, fit, tick) for group, held, seen in planned]
+    return [_judge(group, held, seen, settings, fit, tick, done) for group, held, seen in planned]
 
 
 def _judge(
-    trained: Sequence[Trained], held: Dataset, seen: bool, settings: FQE, fit: Fit, tick: Callable[[int], None]
+    trained: Sequence[Trained],
+    held: Dataset,
+    seen: bool,
+    settings: FQE,
+    fit: Fit,
+    tick: Callable[[int], None],
+    done: Callable[[str, float], None],
 ) -> Judgement:
     train = trained[0].run.dataset
     log = {"train": train, "held-out": held}.get(fit) or join(train, held)
     states, strata, notes = first_states(held)
-    found = fqe.evaluate(log, states, [policy_of(one) for one in trained], settings, tick)
+    found = fqe.evaluate(
+        log,
+        states,
+        [policy_of(one) for one in trained],
+        settings,
+        tick,
+        done=lambda number, values: done(trained[number].run.name, float(values.value.mean())),
+    )
     values = np.stack([one.value for one in found])  # [runs, fits, states]
     drawn = draws(values, strata, settings.seed)
     names = [one.run.name for one in trained]
@@ -205,7 +220,12 @@ def _judge(
         notes.append("the held-out episodes were part of the training data: estimates are too good")
     if settings.fits == 1:
         notes.append("a single fit of Q: intervals do not cover the fit")
-    weighted = [weighted_reward(one, held, settings.seed) for one in trained]
+    # A sampler may fit networks to the held-out rows, for minutes: once, not once a seed.
+    samplers = {finished.run.sampler for finished in trained if finished.run.weighs_any_row}
+    probability = {sampler: sampler.probabilities(held) for sampler in samplers}
+    weighted = [
+        weighted_reward(finished, held, settings.seed, probability.get(finished.run.sampler)) for finished in trained
+    ]
     runs = [
         RunEstimate(
             name,

@@ -123,12 +123,14 @@ def evaluate(
     settings: FQE = USUAL,
     tick: Callable[[int], None] = lambda updates: None,
     block: int | None = None,
+    done: Callable[[int, Values], None] = lambda number, values: None,
 ) -> list[Values]:
     """The values of policies at some states [E, O], from the rows of a log.
 
     tick: called now and then with the updates that were done since; there are steps × policies of them
     block: policies that go through the program together; without it, all on an accelerator and one on a CPU, which is
         faster with plain products and has cores to spare
+    done: called with each policy's number and its values as soon as they are there, in order
     """
     settings.check()
     mean, std = log.obs_moments
@@ -165,7 +167,12 @@ def evaluate(
         return _fit(table, shown, following, first, settings, scale, count_up)
 
     with ThreadPoolExecutor(1 if size > 1 else cores_here()) as cores:
-        return [value for found in cores.map(one, groups) for value in found]
+        values: list[Values] = []
+        for fitted in cores.map(one, groups):
+            for value in fitted:
+                done(len(values), value)
+                values.append(value)
+        return values
 
 
 def _fit(log: Log, states: Array, following: Array, first: Array, settings: FQE, scale: float, tick: Any) -> list:

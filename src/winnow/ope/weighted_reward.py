@@ -45,11 +45,14 @@ class Weighted(NamedTuple):
     flow: float  # flow residual of the weighted rows (see `weighters.diagnostics`): J is a policy's only where it is 0
 
 
-def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | None:
+def weighted_reward(
+    one: Trained, held: Dataset, seed: int = 0, probability: np.ndarray | None = None
+) -> Weighted | None:
     """J(D_w) = Σ p w r / Σ p w over held-out rows: p the sampler's probabilities of them, w the run's learnt weights.
 
-    A sampler looks at the held-out episodes alone (AW's regression and range, PF's threshold are theirs). None where
-    the weighter's state has a number for each training row.
+    A sampler looks at the held-out episodes alone (AW's regression and range, PF's threshold are theirs); `probability`
+    is what it gives them, where that is known already. None where the weighter's state has a number for each training
+    row.
     """
     run = one.run
     if not run.weighs_any_row:
@@ -57,7 +60,8 @@ def weighted_reward(one: Trained, held: Dataset, seed: int = 0) -> Weighted | No
     start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
     batch = read(held.rows(), start, Scaling.of(run.dataset, run.weighter), row=np.arange(len(held)))
     score = weigh(run.weighter, one.weighter_state, batch, BLOCK).astype(np.float64)
-    weight = run.sampler.probabilities(held) * np.exp(score - score.max())
+    sampled = run.sampler.probabilities(held) if probability is None else probability
+    weight = sampled * np.exp(score - score.max())
     weight /= weight.sum()
     reward, episodes = mean_reward(held, weight, seed)
     flow = float(diagnose(jnp.asarray(weight, jnp.float32), batch)["weight/flow"])
