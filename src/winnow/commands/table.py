@@ -85,6 +85,12 @@ COMMANDS = {
         "winnow collect train --env hopper --until expert --out collected",
         parses=True,
     ),
+    "collect check": Command(
+        "collect",
+        "check",
+        "test whether a behaviour policy makes data that methods can be compared on",
+        "winnow collect check hopper-expert collected/walker2d-expert.safetensors",
+    ),
     "bench run": Command(
         "bench",
         "run",

@@ -64,7 +64,7 @@ def pool(
         raise BadInput(f"{name}: is not made yet; make it with `winnow data make '{name}'`")
     _free_space(job, rows)
     episodes = play(job, rows, processes, progress)
-    store.save(_dataset(job, episodes), job.file(rows))
+    store.save(as_dataset(job, episodes), job.kept(rows))
     shutil.rmtree(job.parts, ignore_errors=True)
     return pool(environment, level, rows, make=False)
 
@@ -75,6 +75,8 @@ class Job:
 
     environment: str
     level: str
+    file: Path | None = None
+    """The policy, in place of the shipped one of that level."""
 
     @property
     def name(self) -> str:
@@ -82,6 +84,8 @@ class Job:
 
     @property
     def policy(self) -> Path | None:
+        if self.file is not None:
+            return self.file
         return None if self.level == "random" else policy_file(self.environment, self.level)
 
     @property
@@ -100,7 +104,8 @@ class Job:
     def folder(self) -> Path:
         return home() / "pools"
 
-    def file(self, rows: int) -> Path:
+    def kept(self, rows: int) -> Path:
+        """Where a finished pool of so many rows lies."""
         return self.folder / f"{self.name}-{self.key}-{rows}.safetensors"
 
     @property
@@ -142,7 +147,7 @@ def _free_space(job: Job, rows: int) -> None:
         )
 
 
-def _dataset(job: Job, episodes: list[Played]) -> Dataset:
+def as_dataset(job: Job, episodes: list[Played]) -> Dataset:
     """Episodes, in their order, as a dataset."""
     shape = envs.shape(job.environment)
     length = np.array([one.steps for one in episodes], np.int64)
@@ -236,5 +241,5 @@ def _taken_up(job: Job) -> dict[int, Played]:
 def _save_part(job: Job, done: dict[int, Played], saved: set[int]) -> set[int]:
     fresh = [done[number] for number in sorted(set(done) - saved)]
     if fresh:
-        store.save(_dataset(job, fresh), job.parts / f"{uuid.uuid4().hex}.safetensors")
+        store.save(as_dataset(job, fresh), job.parts / f"{uuid.uuid4().hex}.safetensors")
     return set(done)
