@@ -185,8 +185,8 @@ def check(
 
 def locate(policy: str | Path, level: str | None = None) -> tuple[Path, str]:
     """The policy's file, and the level that it is to have."""
-    file, name = Path(policy), Path(policy).stem
-    environment, _, last = name.rpartition("-")
+    file = Path(policy)
+    environment, _, last = file.stem.rpartition("-")
     if not file.exists():
         if last not in LEVELS or file.suffix:
             raise BadInput(f"{policy}: must be a file that `winnow collect train` wrote, or a name like hopper-expert")
@@ -238,7 +238,8 @@ class _Told(Hooks):
 
     def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
         super().__init__(Progress(total, shown=False))
-        self.tell, self.total = tell, total
+        self.tell = tell
+        self.total = total
         self.done = 0
 
     def on_steps(self, run_steps: int) -> None:
