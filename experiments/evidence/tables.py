@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +257,34 @@ def minus(text: str) -> str:
     return text.replace("(-", "(−")
 
 
+# ------------------------------------------------------------------------------------------ where the answer is known
+
+
+def tabular(grid: str) -> str:
+    """What each form of the weights does on a small grid: means over seeds, with the smallest and the largest."""
+    by_form: dict[str, list[dict[str, str]]] = {}
+    with (RESULTS / "tabular" / "scores.csv").open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["grid"] == grid:
+                by_form.setdefault(line["form"], []).append(line)
+    columns = ("reported", "flow", "distance", "value")
+    rows = [
+        [form, *(spread([float(line[column]) for line in lines]) for column in columns)]
+        for form, lines in by_form.items()
+    ]
+    return markdown(["form", *columns], rows)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.4f} ({min(values):.4f}–{max(values):.4f})"
+
+
+def four_rooms(folder: str) -> str:
+    """The table of `winnow fourrooms`, as it was written."""
+    lines = (RESULTS / "fourrooms" / folder / "table.md").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
+
+
 # --------------------------------------------------------------------------------------------------------- statistics
 
 
@@ -282,4 +310,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "paper": paper_leads,
     "ope": ope,
     "coverage": coverage,
+    "tabular-deterministic": lambda: tabular("deterministic"),
+    "tabular-slippery": lambda: tabular("slippery"),
+    "rooms-deterministic": lambda: four_rooms("deterministic"),
+    "rooms-slippery": lambda: four_rooms("slippery"),
 }
