@@ -141,6 +141,12 @@ def test_every_withdrawn_table_stands_under_the_notice():
 # ------------------------------------------------------------------------------------------------------------ the words
 
 
+def test_llms_txt_names_pages_that_exist():
+    links = re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
+    assert len(links) > 15
+    assert not [link for link in links if not (DOCS / link).exists()]
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
 def test_pages_speak_plainly(page):
     text = page.read_text(encoding="utf-8")
