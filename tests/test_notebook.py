@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "five_minutes.ipynb"
-SHORTER = ((r"toy\.imbalanced\(30_000", "toy.imbalanced(4_000"), (r"STEPS = 3_000", "STEPS = 40"), (r"seeds=2", "seeds=1"))
+SHORTER = (
+    (r"toy\.imbalanced\(30_000", "toy.imbalanced(4_000"),
+    (r"STEPS = 3_000", "STEPS = 40"),
+    (r"seeds=2", "seeds=1"),
+)
 
 
 def cells(kind: str) -> list[str]:
