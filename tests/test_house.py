@@ -109,7 +109,7 @@ ALLOWED: dict[str, tuple[int, int]] = {
     "winnow.data.size_limits": (0, 2),
     "winnow.data.sources": (8, 4),
     "winnow.data.store": (0, 3),
-    "winnow.deploy": (6, 1),
+    "winnow.deploy": (2, 1),
     "winnow.envs": (2, 1),
     "winnow.envs.episodes": (6, 6),
     "winnow.envs.locomotion": (1, 11),

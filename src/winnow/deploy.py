@@ -5,6 +5,9 @@ All of them take raw observations [batch, O] in float32 and give actions [batch,
     x = (observation − shift) / scale
     x = relu(x · w + b)  for every layer but the last;  x · w + b  for the last
     action = action_centre + action_half · tanh(x)
+
+A policy of discrete actions has no tanh: its last layer's outputs are the scores of the choices, and the action is the
+number of the greatest one. Its files give both, `action` [batch] as int64 and `scores` [batch, K].
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 OPSET, IR = 13, 7
 """Of 2021: any runtime of these years reads them, and the graph needs nothing newer."""
 TOLERANCE = 1e-5
-"""How far an exported policy may be from winnow's own, in units of an action's half width where that is above 1."""
+"""How far an exported policy may be from winnow's own, in units of an action's half width (or the greatest score) where
+that is above 1."""
 
 Act = Callable[[np.ndarray], np.ndarray]
 
@@ -40,27 +44,32 @@ class Network(NamedTuple):
     layers: list[tuple[np.ndarray, np.ndarray]]  # [in, out] and [out]
     action_centre: np.ndarray  # [A]
     action_half: np.ndarray
+    is_discrete: bool = False
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """Actions, or scores of choices."""
         x = standardise(obs, self.shift, self.scale)
         for weight, bias in self.layers[:-1]:
             x = np.maximum(x @ weight + bias, 0)
         weight, bias = self.layers[-1]
-        return self.action_centre + self.action_half * np.tanh(x @ weight + bias)
+        x = x @ weight + bias
+        return x if self.is_discrete else self.action_centre + self.action_half * np.tanh(x)
 
 
 def network(policy: Policy) -> Network:
     """A policy's numbers, checked to act as it does.
 
     What `act` reads of the algorithm's state must be the layers of one ReLU network whose first outputs, through a
-    tanh, are the mean action; so it is for every algorithm here. One that acts in another way is refused.
+    tanh, are the mean action (or its outputs the scores of choices); so it is for every algorithm here. One that acts
+    in another way is refused.
     """
     from winnow.policy.stacked import pruned
     from winnow.system import checkpoint
     from winnow.types import Spec
 
     actions = len(policy.action_centre)
-    read = checkpoint.flatten(pruned(policy.algorithm, Spec(len(policy.shift), actions, 0), policy.state))
+    spec = Spec(len(policy.shift), actions, 0, "discrete" if policy.is_discrete else "continuous")
+    read = checkpoint.flatten(pruned(policy.algorithm, spec, policy.state))
     weights = [np.float32(value) for name, value in read.items() if name.endswith("/w")]
     biases = [np.float32(value) for name, value in read.items() if name.endswith("/b")]
     scaling = (policy.shift, policy.scale, policy.action_centre, policy.action_half)
@@ -70,13 +79,14 @@ def network(policy: Policy) -> Network:
         pairs[-1] = tuple(
             part[..., :actions] for part in pairs[-1]
         )  # a tanh-Gaussian's deviations come after its means
-    found = Network(shift, scale, pairs, centre, half)
+    exported = Network(shift, scale, pairs, centre, half, policy.is_discrete)
     try:
-        check(found, policy)
+        check(exported, policy)
     except (BadInput, ValueError, IndexError) as error:
         name = type(policy.algorithm).__name__
-        raise BadInput(f"a policy of {name} is no ReLU network with a tanh at its end and can't be exported") from error
-    return found
+        end = "scores of choices" if policy.is_discrete else "a tanh"
+        raise BadInput(f"a policy of {name} is no ReLU network with {end} at its end and can't be exported") from error
+    return exported
 
 
 def check(act: Act, policy: Policy, count: int = 1000) -> float:
@@ -85,7 +95,9 @@ def check(act: Act, policy: Policy, count: int = 1000) -> float:
     spread = rng.choice([0.1, 1.0, 3.0], (count, 1))
     obs = policy.shift + policy.scale * spread * rng.normal(size=(count, len(policy.shift)))
     obs = obs.astype(np.float32)
-    gap = np.abs(np.asarray(act(obs)) - policy(obs)) / np.maximum(policy.action_half, 1)
+    expected = policy.scores(obs)
+    unit = np.abs(expected).max() if policy.is_discrete else policy.action_half
+    gap = np.abs(np.asarray(act(obs)) - expected) / np.maximum(unit, 1)
     if not gap.max() <= TOLERANCE:
         raise BadInput(f"the exported policy differs from winnow's by {gap.max():.1e}; nothing was written")
     return float(gap.max())
@@ -96,13 +108,13 @@ def check(act: Act, policy: Policy, count: int = 1000) -> float:
 
 def to_safetensors(policy: Policy, path: str | Path, **facts: str) -> float:
     """Plain arrays: shift, scale, w0, b0, w1, b1, …, action_centre, action_half. How to use them is in `formula`."""
-    found = network(policy)
-    tensors = {name: getattr(found, name) for name in ("shift", "scale", "action_centre", "action_half")}
-    for depth, (weight, bias) in enumerate(found.layers):
+    exported = network(policy)
+    tensors = {name: getattr(exported, name) for name in _scalings(exported)}
+    for depth, (weight, bias) in enumerate(exported.layers):
         tensors |= {f"w{depth}": np.ascontiguousarray(weight), f"b{depth}": np.ascontiguousarray(bias)}
     formula = "x = (observation - shift) / scale; x = relu(x @ w + b) for all layers but the last, x @ w + b for it; "
-    formula += "action = action_centre + action_half * tanh(x)"
-    gap = check(found, policy)
+    formula += "action = argmax(x)" if exported.is_discrete else "action = action_centre + action_half * tanh(x)"
+    gap = check(exported, policy)
     write_tensors(path, tensors, _facts(policy, facts) | {"formula": formula})
     return gap
 
@@ -114,21 +126,30 @@ def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
         from onnx import TensorProto, helper, numpy_helper
     except ImportError as error:
         raise BadInput(f"an ONNX file needs the onnx package: {install_hint('onnx')}") from error
-    found = network(policy)
-    arrays = {name: getattr(found, name) for name in ("shift", "scale", "action_centre", "action_half")}
+    exported = network(policy)
+    arrays = {name: getattr(exported, name) for name in _scalings(exported)}
     nodes = [helper.make_node("Sub", ["observation", "shift"], ["moved"])]
     nodes += [helper.make_node("Div", ["moved", "scale"], ["x0"])]
-    for depth, (weight, bias) in enumerate(found.layers):
+    for depth, (weight, bias) in enumerate(exported.layers):
         arrays |= {f"w{depth}": weight, f"b{depth}": bias}
         nodes.append(helper.make_node("Gemm", [f"x{depth}", f"w{depth}", f"b{depth}"], [f"y{depth}"]))
-        last = depth == len(found.layers) - 1
-        nodes.append(helper.make_node("Tanh" if last else "Relu", [f"y{depth}"], ["unit" if last else f"x{depth + 1}"]))
-    nodes += [helper.make_node("Mul", ["unit", "action_half"], ["wide"])]
-    nodes += [helper.make_node("Add", ["wide", "action_centre"], ["action"])]
-    inputs, outputs = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", len(sizes)])]
-        for name, sizes in (("observation", found.shift), ("action", found.action_centre))
-    )
+        if depth < len(exported.layers) - 1:
+            nodes.append(helper.make_node("Relu", [f"y{depth}"], [f"x{depth + 1}"]))
+    inputs = [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", len(exported.shift)])]
+    width = len(exported.action_centre)
+    last = f"y{len(exported.layers) - 1}"
+    if exported.is_discrete:
+        nodes += [helper.make_node("Identity", [last], ["scores"])]
+        nodes += [helper.make_node("ArgMax", ["scores"], ["action"], axis=1, keepdims=0)]
+        outputs = [
+            helper.make_tensor_value_info("action", TensorProto.INT64, ["batch"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", width]),
+        ]
+    else:
+        nodes += [helper.make_node("Tanh", [last], ["unit"])]
+        nodes += [helper.make_node("Mul", ["unit", "action_half"], ["wide"])]
+        nodes += [helper.make_node("Add", ["wide", "action_centre"], ["action"])]
+        outputs = [helper.make_tensor_value_info("action", TensorProto.FLOAT, ["batch", width])]
     constants = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
     opset = [helper.make_opsetid("", OPSET)]
@@ -136,14 +157,18 @@ def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
     helper.set_model_props(model, _facts(policy, facts))
     onnx.checker.check_model(model, full_check=True)
     said = model.SerializeToString()
-    gap = check(_onnx_act(said), policy)
+    gap = check(_onnx_act(said, "scores" if exported.is_discrete else "action"), policy)
     with replacing(path) as temporary:
         temporary.write_bytes(said)
     return gap
 
 
-def _onnx_act(model: bytes) -> Act:
-    """The graph run by ONNX Runtime where it is installed, else by onnx itself."""
+def _scalings(exported: Network) -> tuple[str, ...]:
+    return ("shift", "scale") if exported.is_discrete else ("shift", "scale", "action_centre", "action_half")
+
+
+def _onnx_act(model: bytes, output: str) -> Act:
+    """One of the graph's outputs, run by ONNX Runtime where it is installed, else by onnx itself."""
     try:
         import onnxruntime
 
@@ -152,7 +177,7 @@ def _onnx_act(model: bytes) -> Act:
         from onnx.reference import ReferenceEvaluator
 
         session = ReferenceEvaluator(model)
-    return lambda obs: session.run(None, {"observation": obs})[0]
+    return lambda obs: session.run([output], {"observation": obs})[0]
 
 
 def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
@@ -161,27 +186,30 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
         import torch
     except ImportError as error:
         raise BadInput(f"a PyTorch program needs PyTorch: {install_hint('torch')}") from error
-    found = network(policy)
+    exported = network(policy)
 
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            for name in ("shift", "scale", "action_centre", "action_half"):
-                self.register_buffer(name, torch.from_numpy(getattr(found, name).copy()))
+            for name in _scalings(exported):
+                self.register_buffer(name, torch.from_numpy(getattr(exported, name).copy()))
             parts: list[torch.nn.Module] = []
-            for weight, bias in found.layers:
+            for weight, bias in exported.layers:
                 layer = torch.nn.Linear(*weight.shape)
                 layer.load_state_dict(
                     {"weight": torch.from_numpy(weight.T.copy()), "bias": torch.from_numpy(bias.copy())}
                 )
                 parts += [layer, torch.nn.ReLU()]
-            self.layers = torch.nn.Sequential(*parts[:-1], torch.nn.Tanh())
+            self.layers = torch.nn.Sequential(*parts[:-1], *([] if exported.is_discrete else [torch.nn.Tanh()]))
 
         def forward(self, observation: Any) -> Any:
+            if exported.is_discrete:
+                scores = self.layers((observation - self.shift) / self.scale)
+                return scores.argmax(dim=1), scores
             return self.action_centre + self.action_half * self.layers((observation - self.shift) / self.scale)
 
     shapes = {"observation": {0: torch.export.Dim("batch", min=1)}}
-    example = torch.zeros(2, len(found.shift))
+    example = torch.zeros(2, len(exported.shift))
     with torch.no_grad():
         program = torch.export.export(Module().eval(), (example,), dynamic_shapes=shapes)
     said = {f"winnow/{name}": value for name, value in _facts(policy, facts).items()}
@@ -189,8 +217,13 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
         with temporary.open("wb") as file:
             torch.export.save(program, file, extra_files=said)
         saved = torch.export.load(temporary).module()
+
+        def act(obs: np.ndarray) -> np.ndarray:
+            given = saved(torch.from_numpy(obs))
+            return (given[1] if exported.is_discrete else given).numpy()
+
         with torch.no_grad():
-            return check(lambda obs: saved(torch.from_numpy(obs)).numpy(), policy)
+            return check(act, policy)
 
 
 def _facts(policy: Policy, facts: dict[str, str]) -> dict[str, str]:

@@ -45,6 +45,8 @@ METHODS: dict[str, tuple[str, str]] = {
 `dw-…` is the published code with the λ that the paper's text gives for its experiments, `-script` the same with λ that
 the published scripts set, and `-text` the paper's equations in place of its code."""
 
+DISCRETE = "discrete-"
+"""Begins the names of algorithms for discrete actions."""
 PATHS = {"average": "trajectory", "control": "temperature"}
 TEXT = {"form": "paper", "state_weight": "marginal"}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -109,8 +111,15 @@ def make_weighter(name: str, algorithm: str = "iql") -> Weighter:
 
 
 def make_algorithm(name: str, dataset: Dataset | str | None = None) -> Algorithm:
-    """An algorithm set as published for the domain of a dataset, or of an environment by its name."""
-    kind: Any = ALGORITHMS[_known(name, ALGORITHMS, "algorithm")]
+    """An algorithm set as published for the domain of a dataset, or of an environment by its name. For a dataset of
+    discrete actions a name means the algorithm's discrete form."""
+    name = _known(name, ALGORITHMS, "algorithm")
+    if isinstance(dataset, Dataset) and dataset.action_kind == "discrete" and not name.startswith(DISCRETE):
+        if DISCRETE + name not in ALGORITHMS:
+            known = ", ".join(word.removeprefix(DISCRETE) for word in ALGORITHMS if word.startswith(DISCRETE))
+            raise BadInput(f"{dataset.meta.name}: has discrete actions, which {name} can't take; choose one of {known}")
+        name = DISCRETE + name
+    kind: Any = ALGORITHMS[name]
     environment = dataset.meta.environment if isinstance(dataset, Dataset) else dataset
     return kind(**kind.PRESETS.get(domain(environment), {}))
 

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     """Rows drawn by a sampler. `terminal` is 1 where the task ended; a timeout is not a terminal."""
 
     obs: Array  # [B, O]
-    action: Array  # [B, A], scaled to [-1, 1] from the dataset's bounds
+    action: Array  # [B, A], scaled to [-1, 1] from the dataset's bounds; one-hot [B, K] where actions are discrete
     reward: Array  # [B], scaled and shifted as the algorithm asked
     next_obs: Array  # [B, O]
     terminal: Array  # [B]
@@ -49,13 +49,22 @@ class Weights(NamedTuple):
         return self if self.fit is None else Weights(self.fit, self.fit)
 
 
+ActionKind = Literal["continuous", "discrete"]
+"""Actions are A bounded numbers, or one of K choices.
+
+A discrete action is stored as one integer a row and becomes one-hot [B, K] in a batch, not an integer [B]: so whatever
+reads an action as numbers (ψ(s, a), a critic of state and action, FQE) works for both kinds with no second path, and an
+expectation over choices is a product with π(·|s). An algorithm is written for one kind and says so (`action_kind`); the
+names `bc`, `iql` and `cql` mean the one that fits the dataset."""
+
+
 class Spec(NamedTuple):
     """What a plug-in needs to know about the data to create its parameters."""
 
     obs_dim: int
-    action_dim: int
+    action_dim: int  # columns of an action; the number of choices where actions are discrete
     rows: int  # rows in the dataset (in a pack: in the largest one)
-    action_kind: Literal["continuous"] = "continuous"  # "discrete" will carry the number of choices in action_dim
+    action_kind: ActionKind = "continuous"
 
 
 class Weighter(Protocol):
@@ -89,12 +98,18 @@ class Algorithm(Protocol):
     def update(self, state: State, batch: Batch, weights: Weights, key: Array) -> tuple[State, Metrics]: ...
 
     def act(self, state: State, obs: Array) -> Array:
-        """The policy's mean action in [-1, 1] for observations [..., O]."""
+        """The policy's mean action in [-1, 1] for observations [..., O]. For discrete actions a score for each choice
+        [..., K]; the choice with the greatest one is taken."""
         ...
 
+    # Optional: `action_kind`, "continuous" unless it says "discrete".
     # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches. `nll`: the
     # negative log-likelihood of the data's action, or `error`, the squared distance to it, of a policy without a
     # density; `q`, `v`, `advantage` where there are such.
+
+
+def action_kind_of(algorithm: Algorithm) -> ActionKind:
+    return getattr(algorithm, "action_kind", "continuous")
 
 
 Fetch = Callable[[Array], Batch]  # row numbers [n] -> those rows as a batch

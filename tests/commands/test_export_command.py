@@ -15,7 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from helpers.problems import perturbed
+from helpers.problems import is_discrete, perturbed
 from safetensors.numpy import load_file
 
 import winnow
@@ -48,9 +48,14 @@ def pendulum(steps: int) -> Any:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A finished run of every algorithm, standardising and not, with parameters that no training has to make."""
-    folder, data = tmp_path_factory.mktemp("runs"), pendulum(600)
+    folder, forces = tmp_path_factory.mktemp("runs"), pendulum(600)
+    rows = forces.rows()
+    choices = winnow.from_arrays(
+        rows.obs, rows.action[:, 0] > 0, rows.reward, next_observations=rows.next_obs, kind="bag", name="choices"
+    )
     for name, kind in ALGORITHMS.items():
         algorithm = kind(hidden=(32, 24), standardise=name != "td3bc")
+        data = choices if is_discrete(algorithm) else forces
         run = winnow.Run(data, algorithm, winnow.Uniform(), winnow.NoWeights(), 0, name)
         state = perturbed(jax.jit(lambda key, run=run: run.algorithm.init(key, run.spec))(jax.random.key(0)), 1, 0.2)
         shift, scale = data.obs_moments if algorithm.standardise else (np.zeros(3), np.ones(3))
@@ -65,7 +70,33 @@ def observations(count: int = 1000) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name, kind in ALGORITHMS.items() if is_discrete(kind)])
+def test_every_format_chooses_as_the_policy_does(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    files = [tmp_path / f"p.{ending}" for ending in ("onnx", "pt2", "safetensors")]
+    words = ["--onnx", str(files[0]), "--torch", str(files[1]), "--safetensors", str(files[2])]
+    assert main(["export", str(runs[name]), *words]) == 0
+    obs, policy = observations(), Policy.load(runs[name])
+    scores, action = policy.scores(obs), policy(obs)
+    assert action.dtype == np.int64
+    assert set(action) == {0, 1}  # it is no constant
+    session: Any = onnxruntime.InferenceSession(str(files[0]), providers=["CPUExecutionProvider"])
+    program = torch.export.load(files[1]).module()
+    for count in (1, 1000):
+        exported = session.run(["action", "scores"], {"observation": obs[:count]})
+        again = [part.detach().numpy() for part in program(torch.from_numpy(obs[:count]))]
+        for chosen, given in (exported, again):
+            np.testing.assert_array_equal(chosen, action[:count])
+            np.testing.assert_allclose(given, scores[:count], atol=1e-5)
+    held = load_file(files[2])
+    x = (obs - held["shift"]) / held["scale"]
+    for depth in range(3):
+        x = x @ held[f"w{depth}"] + held[f"b{depth}"]
+        x = x if depth == 2 else np.maximum(x, 0)
+    np.testing.assert_array_equal(x.argmax(axis=1), action)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("name", [name for name, kind in ALGORITHMS.items() if not is_discrete(kind)])
 def test_every_format_acts_as_the_policy_does(name: str, runs: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     files = [tmp_path / f"p.{ending}" for ending in ("onnx", "pt2", "safetensors")]
     words = ["--onnx", str(files[0]), "--torch", str(files[1]), "--safetensors", str(files[2])]

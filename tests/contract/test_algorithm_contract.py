@@ -15,12 +15,15 @@ from helpers.problems import (
     ACTION,
     ALGORITHM_CASES,
     OBS,
-    SPEC,
     assert_same,
     bandit,
+    batch_for,
+    choosing_bandit,
     differ,
+    is_discrete,
     put,
     quick_compiles,
+    spec_for,
     take,
     tiny,
     toy_batch,
@@ -65,7 +68,7 @@ def make_rows_draw_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @functools.cache
 def init(algorithm: Any) -> Any:
-    return algorithm.init(KEY, SPEC)
+    return algorithm.init(KEY, spec_for(algorithm))
 
 
 def twice(algorithm: Any, batch: Batch, weights: Weights) -> Any:
@@ -80,10 +83,10 @@ def twice(algorithm: Any, batch: Batch, weights: Weights) -> Any:
 @pytest.mark.parametrize("algorithm", fully_weighted.values(), ids=fully_weighted)
 def test_a_row_with_weight_zero_changes_nothing(algorithm: Any) -> None:
     """Except that TD3+BC's λ = α / mean|Q(s, π(s))| is a plain mean over the batch's states: there the state stays."""
-    batch = toy_batch()
+    batch = batch_for(algorithm)
     pair, state = (put(side, 2, 0.0) for side in toy_weights()[:2])
     weights = Weights(pair / pair.sum(), state / state.sum())
-    other = toy_batch(seed=1)
+    other = batch_for(algorithm, seed=1)
     columns = {
         name: put(getattr(batch, name), 2, 5 * getattr(other, name)[2]) for name in ("reward", "next_obs", "obs")
     }
@@ -99,7 +102,7 @@ def test_a_row_with_weight_zero_changes_nothing(algorithm: Any) -> None:
 def test_a_duplicated_row_equals_a_doubled_weight(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients are compared through Adam's moments: its step itself turns round where a gradient rounds about 0."""
     algorithm = dataclasses.replace(algorithm, learning_rate=1e-7)
-    weights, twins = toy_weights(), take(toy_batch(), [*range(8), *range(8)])
+    weights, twins = toy_weights(), take(batch_for(algorithm), [*range(8), *range(8)])
     shared = Weights(*(jnp.concatenate([side / 3, 2 * side / 3]) for side in weights[:2]))
     doubled = Weights(*(jnp.concatenate([side, 0 * side]) for side in weights[:2]))
     start = init(algorithm)
@@ -110,7 +113,7 @@ def test_a_duplicated_row_equals_a_doubled_weight(algorithm: Any, monkeypatch: p
 
 @every_algorithm
 def test_weights_matter(algorithm: Any) -> None:
-    batch, weights = toy_batch(), toy_weights()
+    batch, weights = batch_for(algorithm), toy_weights()
     uniform = Weights(jnp.full(8, 1 / 8), jnp.full(8, 1 / 8))
     _, weighed = UPDATE(algorithm, init(algorithm), batch, weights, KEY)
     _, plain = UPDATE(algorithm, init(algorithm), batch, uniform, KEY)
@@ -123,7 +126,7 @@ def test_weights_matter(algorithm: Any) -> None:
 @every_algorithm
 def test_every_parameter_changes_with_each_update(algorithm: Any) -> None:
     begin = init(algorithm)
-    (first, _), (second, _) = twice(algorithm, toy_batch(), toy_weights())
+    (first, _), (second, _) = twice(algorithm, batch_for(algorithm), toy_weights())
     for before, after in ((begin, first), (first, second)):
         moved = jax.tree.map(lambda a, b: bool((a != b).any()), before, after)
         still = [jax.tree_util.keystr(p) for p, change in jax.tree_util.tree_leaves_with_path(moved) if not change]
@@ -141,13 +144,15 @@ def test_td3bc_leaves_actor_and_targets_alone_on_odd_steps() -> None:
 
 @every_algorithm
 def test_an_update_is_determined_by_its_key(algorithm: Any) -> None:
-    assert_same(twice(algorithm, toy_batch(), toy_weights()), twice(algorithm, toy_batch(), toy_weights()))
+    batch, weights = batch_for(algorithm), toy_weights()
+    assert_same(twice(algorithm, batch, weights), twice(algorithm, batch, weights))
 
 
 @every_algorithm
 def test_states_and_metrics_stay_finite(algorithm: Any) -> None:
     """Also with actions at their bounds, which a tanh policy can't reach."""
-    batch = toy_batch()._replace(action=jnp.sign(toy_batch().action))
+    batch = batch_for(algorithm)
+    batch = batch._replace(action=jnp.sign(batch.action))
     for leaf in jax.tree.leaves(twice(algorithm, batch, toy_weights())):
         assert np.isfinite(leaf).all()
 
@@ -157,7 +162,7 @@ def test_a_timed_out_row_bootstraps_and_a_terminal_one_does_not(algorithm: Any) 
     """CQL's penalty also draws from π(s'), of any row: it is left out here."""
     if hasattr(algorithm, "penalty"):
         algorithm = dataclasses.replace(algorithm, penalty=0.0)
-    batch, weights = toy_batch(), toy_weights()
+    batch, weights = batch_for(algorithm), toy_weights()
 
     def learnt(row: int) -> Any:
         elsewhere = batch._replace(next_obs=put(batch.next_obs, row, [3.0, -2.0, 1.0]))
@@ -177,20 +182,22 @@ def test_actions_keep_any_leading_shape_and_their_bounds(algorithm: Any, leading
     obs = 100 * jax.random.normal(KEY, (*leading, OBS))
     action = algorithm.act(init(algorithm), obs)
     assert action.shape == (*leading, ACTION)
-    assert jnp.abs(action).max() <= 1
+    assert is_discrete(algorithm) or jnp.abs(action).max() <= 1
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_bandit_is_ordered_right(name: str) -> None:
-    """One state, evenly spread actions, the best one at 0.5. Plain imitation would stay at 0, so BC is given AW."""
+    """One state, evenly spread actions, the best one at 0.5, or choice 3 of 5. Plain imitation would stay at 0, or find
+    all choices alike, so BC is given AW."""
     settings: dict[str, Any] = {"learning_rate": 3e-3, "reward_scaling": "none", "hidden": (16,)}
-    algorithm, data = tiny(ALGORITHMS[name], **settings), bandit()
-    sampler = AW() if name == "bc" else Uniform()
+    algorithm = tiny(ALGORITHMS[name], **settings)
+    data = choosing_bandit() if is_discrete(algorithm) else bandit()
+    sampler = AW() if name.endswith("bc") and name != "td3bc" else Uniform()
     pack = Pack([Run(data, algorithm, sampler, NoWeights())], steps=1500, batch_size=64)
     pack.advance(1500)
     lane, learner = pack.lane(0)
-    action = float(algorithm.act(learner.algorithm, (jnp.ones(1) - lane.shift) / lane.scale)[0])
-    assert abs(action - 0.5) < 0.25
+    action = algorithm.act(learner.algorithm, (jnp.ones(1) - lane.shift) / lane.scale)
+    assert action.argmax() == 3 if is_discrete(algorithm) else abs(float(action[0]) - 0.5) < 0.25
 
 
 def test_imitation_without_weights_takes_the_mean_action() -> None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.problems import assert_same, quick_compiles, tiny, toy_dataset
+from helpers.problems import assert_same, is_discrete, quick_compiles, tiny, toy_dataset
 
 from winnow.algorithms import ALGORITHMS, BC, CQL, IQL
 from winnow.data.arrays import from_arrays
@@ -32,8 +32,14 @@ def _quick() -> Iterator[None]:
         yield
 
 
-LOW, HIGH = toy_dataset(320, seed=1, longest=60), toy_dataset(200, seed=2, longest=60)
-MIXED, DIVERSE = mixed(LOW, HIGH, 0.2, rows=120), diverse(LOW, HIGH, 0.3, rows=150, seed=3)
+def sources_and_mixtures(choices: int = 0) -> tuple[Dataset, Dataset, Dataset, Dataset]:
+    low = toy_dataset(320, seed=1, longest=60, choices=choices)
+    high = toy_dataset(200, seed=2, longest=60, choices=choices)
+    return low, high, mixed(low, high, 0.2, rows=120), diverse(low, high, 0.3, rows=150, seed=3)
+
+
+LOW, HIGH, MIXED, DIVERSE = sources_and_mixtures()
+CHOOSING = sources_and_mixtures(choices=3)[2:]
 
 pairs = pytest.mark.parametrize("weighter", ["none", "density", "dual"])
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -43,10 +49,11 @@ def three_runs(algorithm: str, weighter: str) -> list[Run]:
     """Runs that differ in all that a pack allows. The last one's learning rate makes it blow up."""
     learner, weigher = tiny(ALGORITHMS[algorithm], hidden=()), tiny(WEIGHTERS[weighter])
     weigher = dataclasses.replace(weigher, hidden=()) if hasattr(weigher, "hidden") else weigher
+    episodes, segments = CHOOSING if is_discrete(learner) else (MIXED, DIVERSE)
     return [
-        Run(DIVERSE, learner, Uniform(), weigher, seed=0),
-        Run(MIXED, dataclasses.replace(learner, learning_rate=1e-3), AW(1.0), weigher, seed=5),
-        Run(DIVERSE, dataclasses.replace(learner, learning_rate=1e30), PF(0.5), weigher, seed=2),
+        Run(segments, learner, Uniform(), weigher, seed=0),
+        Run(episodes, dataclasses.replace(learner, learning_rate=1e-3), AW(1.0), weigher, seed=5),
+        Run(segments, dataclasses.replace(learner, learning_rate=1e30), PF(0.5), weigher, seed=2),
     ]
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import jax
 import pytest
 from beartype import beartype
-from helpers.problems import ALGORITHM_CASES, SPEC, WEIGHTER_NAMES, toy_batch, toy_weights, weighter_case
+from helpers.problems import (
+    ALGORITHM_CASES,
+    SPEC,
+    WEIGHTER_NAMES,
+    batch_for,
+    spec_for,
+    toy_batch,
+    toy_weights,
+    weighter_case,
+)
 from jaxtyping import Array, Float, jaxtyped
 
 KEY = jax.random.key(0)
@@ -30,8 +39,8 @@ def weigh(
 def learn(
     algorithm: Any, obs: Float[Array, "rows obs"], action: Float[Array, "rows action"]
 ) -> tuple[Float[Array, "rows action"], Float[Array, "2 3 action"], Scalars]:
-    state = algorithm.init(KEY, SPEC)
-    state, metrics = algorithm.update(state, toy_batch(), toy_weights(), KEY)
+    state = algorithm.init(KEY, spec_for(algorithm))
+    state, metrics = algorithm.update(state, batch_for(algorithm), toy_weights(), KEY)
     return algorithm.act(state, obs), algorithm.act(state, obs[:6].reshape(2, 3, -1)), metrics
 
 
@@ -43,7 +52,7 @@ def test_a_weighter_gives_a_number_a_row(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES.values(), ids=ALGORITHM_CASES)
 def test_an_algorithm_gives_an_action_a_row(algorithm: Any) -> None:
-    batch = toy_batch()
+    batch = batch_for(algorithm)
     jax.eval_shape(lambda *columns: learn(algorithm, *columns), batch.obs, batch.action)
 
 

@@ -258,7 +258,7 @@ def test_a_file_that_was_cut_short_or_scrambled_is_bad_input_and_nothing_else(tm
     elif kind == "parquet":
         parquet.write_table(pa.table({name: list(column) for name, column in columns().items()}), whole)
     else:
-        whole.write_text("obs,action,reward,done,next_obs\n" + "1,0,2,0,1\n" * 20 + "1,0,2,1,1\n")
+        whole.write_text("obs,action,reward,done,next_obs\n" + "1,0.5,2,0,1\n" * 20 + "1,0.5,2,1,1\n")
     assert len(open_dataset(whole)) > 0
     good, rng, bad = whole.read_bytes(), np.random.default_rng(0), 0
     for attempt in range(60):
@@ -372,9 +372,9 @@ def test_minari_data_that_winnow_can_not_use(minari_home):
     from gymnasium import spaces
 
     refused("minari:none-v0", "no such dataset", "minari download none-v0")
-    choices = episode(2) | {"actions": np.array([0, 1])}
-    record("discrete-v0", [choices], action=spaces.Discrete(2))
-    refused("minari:discrete-v0", "continuous actions")
+    choices = episode(2) | {"actions": np.array([[0, 1], [1, 0]])}
+    record("several-v0", [choices], action=spaces.MultiDiscrete([2, 2]))
+    refused("minari:several-v0", "continuous actions", "one choice")
     record("words-v0", [episode(2) | {"observations": ["a", "b", "c"]}], observation=spaces.Text(3))
     refused("minari:words-v0", "observations have the space")
     record("short-v0", [episode(2), episode(3) | {"observations": np.zeros((3, 3))}])

@@ -18,7 +18,7 @@ from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.packs.precision import if_known
-from winnow.types import Array, Batch, Spec, Weights
+from winnow.types import Array, Batch, Spec, Weights, action_kind_of
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, OptiDICE
 
 OBS, ACTION, ROWS = 3, 2, 40
@@ -77,8 +77,24 @@ def weighter_case(name: str, folder: Path) -> Any:
 # ---------------------------------------------------------------------------------------------------- data
 
 
-def toy_dataset(rows: int = ROWS, seed: int = 0, longest: int = 8, **options: Any) -> Dataset:
-    """Random walks of 1 to `longest` steps; about half of them end in a terminal, the others in a timeout."""
+def is_discrete(algorithm: Any) -> bool:
+    return action_kind_of(algorithm) == "discrete"
+
+
+def spec_for(algorithm: Any) -> Spec:
+    """The toy data's, with as many choices as there are columns of continuous actions."""
+    return SPEC._replace(action_kind=action_kind_of(algorithm))
+
+
+def batch_for(algorithm: Any, seed: int = 0, size: int = 8) -> Batch:
+    """`toy_batch` with actions that the algorithm can read."""
+    batch = toy_batch(seed, size)
+    return batch._replace(action=jnp.eye(ACTION)[batch.action.argmax(axis=-1)]) if is_discrete(algorithm) else batch
+
+
+def toy_dataset(rows: int = ROWS, seed: int = 0, longest: int = 8, choices: int = 0, **options: Any) -> Dataset:
+    """Random walks of 1 to `longest` steps; about half of them end in a terminal, the others in a timeout. With
+    `choices` actions are discrete."""
     rng = np.random.default_rng(seed)
     length = rng.integers(1, longest + 1, rows)
     end = np.isin(np.arange(rows), np.cumsum(length) - 1)
@@ -92,6 +108,8 @@ def toy_dataset(rows: int = ROWS, seed: int = 0, longest: int = 8, **options: An
         terminal, end = None, None
         following = np.concatenate([obs[1:], rng.normal(size=(1, OBS))])
     action, reward = rng.uniform(-1, 1, (rows, ACTION)), rng.normal(size=rows)
+    if choices:
+        action, options = rng.integers(choices, size=rows), options | {"action_choices": choices}
     timeout = None if end is None or terminal is None else end & ~terminal
     return from_arrays(obs, action, reward, terminal, timeout, following, **options)
 
@@ -102,6 +120,14 @@ def bandit(rows: int = 512, best: float = 0.5) -> Dataset:
     reward = 4 * np.exp(-(((action[:, 0] - best) / 0.3) ** 2))
     obs = np.ones((rows, 1))
     return from_arrays(obs, action, reward, np.ones(rows), next_observations=obs)
+
+
+def choosing_bandit(rows: int = 512, choices: int = 5, best: int = 3) -> Dataset:
+    """The same with choices: each is taken equally often, and one of them pays."""
+    action = np.arange(rows) % choices
+    obs = np.ones((rows, 1))
+    reward = 4.0 * (action == best)
+    return from_arrays(obs, action, reward, np.ones(rows), next_observations=obs, action_choices=choices)
 
 
 def toy_batch(seed: int = 0, size: int = 8) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,8 @@ def export(
     torch: Path | None = None,
     safetensors: Path | None = None,
 ) -> None:
-    """Write a policy to deploy: raw observation in, mean action in the environment's units out, scaling inside.
+    """Write a policy to deploy: raw observation in, mean action in the environment's units out, scaling inside. For
+    discrete actions the number of a choice and the scores of all choices come out.
 
     Each file is compared with winnow's own policy on 1000 observations before it takes its name.
 
@@ -48,13 +50,17 @@ def export(
         raise BadInput(f"{run}: is a folder; give one of the runs in it, say {_example(run)}")
     policy, said = Policy.load(run), checkpoint.read_record(run)
     facts = {"run": said["name"], "dataset": said["dataset"]["name"]}
+    if names := said["dataset"].get("choice_names"):
+        facts["choice_names"] = json.dumps(names)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for _, path, write in wanted:
         if path:
             with console.status(f"writing {path}"):
                 gap = (write or deploy.to_safetensors)(policy, path, **facts)
             console.print(f"{path}: at most {gap:.0e} from winnow's policy")
-    sizes = f"{len(policy.shift)} numbers in, {len(policy.action_centre)} out"
+    choices = f"one of {len(policy.action_centre)} choices out, and their scores"
+    out = choices if policy.is_discrete else f"{len(policy.action_centre)} out"
+    sizes = f"{len(policy.shift)} numbers in, {out}"
     console.print(f"{sizes}: observation [batch, {len(policy.shift)}] in float32")
 
 

@@ -175,11 +175,12 @@ def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, A
     runs, notes = [], {}
     for dataset in map(open_dataset, options.dataset):
         notes |= dict.fromkeys(_overfitting(dataset, options))
-        algorithm = given("algorithm", make_algorithm(names.algorithm, dataset))
+        algorithm = _with_settings(make_algorithm(names.algorithm, dataset), settings.get("algorithm", {}))
+        meant = names._replace(algorithm=_word(algorithm))
         for method in names.method.split(","):
-            sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, names, len(dataset)))
+            sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, meant, len(dataset)))
             runs += plan(dataset, algorithm, method, sampler=sampler, weighter=weighter, seeds=options.seeds)
-            usual = given("sampler", _parts(method, names)[0])
+            usual = given("sampler", _parts(method, meant)[0])
             notes |= dict.fromkeys(_set_by_rows(dataset, usual, sampler, settings))
     for note in notes:
         warn(note)
@@ -201,6 +202,14 @@ def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, A
     if not options.json:
         show(trained, options.out)
     return record(trained, options.out, list(notes))
+
+
+def _with_settings(algorithm: Any, settings: dict[str, Any]) -> Any:
+    """The algorithm with the given settings, which it may lack where a name means its discrete form."""
+    known = [field.name for field in dataclasses.fields(algorithm)]
+    if lacking := [name for name in settings if name not in known]:
+        raise BadInput(f"{_word(algorithm)} has no setting {lacking[0]!r}; it has {', '.join(known)}")
+    return dataclasses.replace(algorithm, **settings)
 
 
 def _overfitting(dataset: Any, options: Options) -> list[str]:

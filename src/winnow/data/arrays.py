@@ -6,13 +6,14 @@ Every opener goes this way, so every row that winnow trains on has been checked 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from winnow.data.dataset import Arena, Dataset, Episodes, Kind, Meta, Side
+from winnow.data.choices import Actions, read_choices, read_propensities
+from winnow.data.dataset import ActionKind, Arena, Dataset, Episodes, Kind, Meta, Side
 from winnow.errors import BadInput
 
 
@@ -31,6 +32,10 @@ def from_arrays(
     kind: Kind | None = None,
     max_steps: int | None = None,
     action_bounds: tuple[Side, Side] | None = None,
+    action_kind: ActionKind | None = None,
+    action_choices: int | None = None,
+    choice_names: Sequence[str] = (),
+    propensities: ArrayLike | None = None,
     where: str = "arrays",
     ends: ArrayLike | None = None,
     per_row: Mapping[str, ArrayLike] | None = None,
@@ -42,6 +47,10 @@ def from_arrays(
     the following row's observation marks an end, or else `max_steps` does. An end that is not terminal and has no
     recorded next observation costs its last row: its state becomes the final observation. Say `kind="continuing"`
     for a recording with no ends and `kind="bag"` for unordered rows.
+
+    For a single column of integers say `action_kind`, "discrete" or "continuous". Choices are numbered from 0, or are
+    words; `action_choices` is their number, and `choice_names` names them.
+    `propensities` are the probabilities with which the logged choices were made.
 
     `ends` marks last rows of episodes that time out unless they are terminal. `per_row` gives columns of the episode
     table (source, seed, origin, offset, row, id) by row; an episode takes the value of its first one. Without `row`,
@@ -57,7 +66,11 @@ def from_arrays(
         raise BadInput(f"{where}: rewards must be one number a row, got shape {list(reward.shape)}; give one column")
     n = len(reward)
     obs = _matrix(observations, "observations", n, where)
-    action = _matrix(actions, "actions", n, where)
+    described_actions = Actions(action_kind, action_choices, tuple(choice_names))
+    choices = read_choices(actions, described_actions, action_bounds is not None, where)
+    action = choices.column if choices else _matrix(actions, "actions", n, where)
+    if len(action) != n:
+        raise BadInput(f"{where}: actions has {len(action)} rows, rewards has {n}; they must agree")
     terminal = _flags(terminals, "terminals", n, where)
     timeout = _flags(timeouts, "timeouts", n, where)
     following = None if next_observations is None else _matrix(next_observations, "next_observations", n, where)
@@ -65,7 +78,16 @@ def from_arrays(
         raise BadInput(f"{where}: next_observations has {following.shape[1]} columns, observations has {obs.shape[1]}")
     if n == 0:
         raise BadInput(f"{where}: there are no rows")
-    low, high, notes = _bounds(action, action_bounds, where)
+    propensity = None
+    if choices:
+        low = high = ()
+        notes = choices.notes
+        meta |= {"action_choices": choices.count, "choice_names": choices.names}
+        propensity = None if propensities is None else read_propensities(propensities, n, where)
+    else:
+        low, high, notes = _bounds(action, action_bounds, where)
+        if propensities is not None:
+            notes += ("propensities are read for discrete actions alone; they were left out",)
     if (cuts := _flags(ends, "ends", n, where)) is not None:  # where a row is terminal too, terminal it is
         timeout = cuts if timeout is None else timeout | cuts
 
@@ -82,7 +104,7 @@ def from_arrays(
         end = episode_ends(obs, terminal, timeout, following, max_steps, where)
     terminal = np.zeros(n, bool) if terminal is None else terminal
     end[-1] = True
-    arena, table, first, dropped = _lay_out(obs, action, reward, terminal, end, following)
+    arena, table, first, dropped = _lay_out(obs, action, reward, terminal, end, following, propensity)
     if len(table) == 0:
         raise NoSuccessor(f"{where}: no row has a successor; add next_observations")
     if dropped:
@@ -241,6 +263,7 @@ def _lay_out(
     terminal: np.ndarray,
     end: np.ndarray,
     following: np.ndarray | None,
+    propensity: np.ndarray | None,
 ) -> tuple[Arena, Episodes, np.ndarray, int]:
     """Rows in slots: the arena, the table, each episode's first row, and how many rows were left out for want of a
     successor."""
@@ -273,6 +296,7 @@ def _lay_out(
         out[target] = column[origin]
         return out
 
-    arena = Arena(spread(obs), spread(action), spread(reward), spread(terminal))
+    logged = None if propensity is None else spread(propensity)
+    arena = Arena(spread(obs), spread(action), spread(reward), spread(terminal), logged)
     arena.obs[slot + length] = final
     return arena, Episodes.make(slot, length, terminated), first, dropped

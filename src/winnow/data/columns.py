@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from winnow.data.choices import Actions
 from winnow.data.dataset import Meta, Side
 from winnow.errors import BadInput
 
@@ -23,6 +24,7 @@ ALIASES = {
     "terminals": ("terminals", "terminal", "terminated", "terminations", "termination", "dones", "done"),
     "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncation"),
     "episode": ("episode", "episode_id", "episode_index"),
+    "propensities": ("propensities", "propensity", "action_prob", "action_probability", "behavior_probability"),
     "source": ("source",),
 }
 NUMBERED = re.compile(r"(.+)[._](\d+)")
@@ -44,6 +46,8 @@ class Found:
     """Least and greatest action, where the file says so."""
     own: Meta | None = None
     """The description in a file that winnow exported."""
+    actions: Actions = Actions()
+    """What the file says about its actions."""
 
 
 def gather(names: Iterable[str], read: Callable[[str], np.ndarray], where: str, own: bool = False) -> dict[str, Any]:

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winnow.data.meta import LONGEST, MOST_SOURCES, Kind, Meta, Side
+from winnow.data.meta import LONGEST, MOST_SOURCES, ActionKind, Kind, Meta, Side
 from winnow.errors import BadInput
 
 __all__ = [
     "LONGEST",
     "MOST_SOURCES",
     "UNKNOWN_ROW",
+    "ActionKind",
     "Arena",
     "Dataset",
     "Episodes",
@@ -49,9 +50,10 @@ class Arena:
     """Steps in slots; see the module's opening lines. Compared by identity: two datasets may share one."""
 
     obs: np.ndarray  # [S, O] float32
-    action: np.ndarray  # [S, A] float32; zero in a final slot
+    action: np.ndarray  # [S, A] float32, or [S, 1] int32 where actions are discrete; zero in a final slot
     reward: np.ndarray  # [S] float32; zero in a final slot
     terminal: np.ndarray  # [S] bool: the task ended with this step
+    propensity: np.ndarray | None = None  # [S] float32: probability with which the logged choice was made
 
     __hash__ = object.__hash__
 
@@ -137,7 +139,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         shape = f"{len(self):,} rows in {len(self.episodes):,} {'episodes' if self.has_episodes else 'fragments'}"
-        return f"Dataset({self.meta.name!r}: {shape}, obs {self.obs_dim}, action {self.action_dim}, {self.meta.kind})"
+        action = f"{self.action_dim} choices" if self.meta.action_choices else f"action {self.action_dim}"
+        return f"Dataset({self.meta.name!r}: {shape}, obs {self.obs_dim}, {action}, {self.meta.kind})"
 
     @property
     def obs_dim(self) -> int:
@@ -145,7 +148,19 @@ class Dataset:
 
     @property
     def action_dim(self) -> int:
-        return self.arenas[0].action.shape[1]
+        """Columns of an action as learners read it: one for each choice where actions are discrete."""
+        return self.meta.action_choices or self.arenas[0].action.shape[1]
+
+    @property
+    def action_kind(self) -> ActionKind:
+        return "continuous" if self.meta.action_choices is None else "discrete"
+
+    @cached_property
+    def propensity(self) -> np.ndarray | None:
+        """[rows] the probability with which each logged choice was made; None where that was not recorded."""
+        if any(arena.propensity is None for arena in self.arenas):
+            return None
+        return self._take("propensity", self.slot)
 
     @property
     def has_episodes(self) -> bool:
@@ -266,8 +281,9 @@ class Dataset:
         obs, action, reward, terminal = (self._take(f, slot) for f in ("obs", "action", "reward", "terminal"))
         final = first + table.length
         action[final], reward[final], terminal[final] = 0, 0, False
+        propensity = None if self.propensity is None else self._take("propensity", slot)
         moved = dataclasses.replace(table, arena=np.zeros(len(table), np.int32), slot=first)
-        return Dataset((Arena(obs, action, reward, terminal),), moved, self.meta)
+        return Dataset((Arena(obs, action, reward, terminal, propensity),), moved, self.meta)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -280,7 +296,11 @@ class Dataset:
         for name in ("length", "terminated", "source", "offset"):
             digest.update(np.ascontiguousarray(getattr(self.episodes, name)).data)
         meta = self.meta
-        described = [meta.kind, meta.sources, meta.return_range, meta.action_low, meta.action_high]
+        described: list[Any] = [meta.kind, meta.sources, meta.return_range, meta.action_low, meta.action_high]
+        if meta.action_choices:
+            described += [meta.action_choices, meta.choice_names]
+        if self.propensity is not None:
+            digest.update(np.ascontiguousarray(self.propensity).data)
         digest.update(json.dumps(described).encode())
         return digest.hexdigest()
 
@@ -307,12 +327,14 @@ def combine(parts: Mapping[str, Dataset], **changes: Any) -> Dataset:
 
 def check_alike(first: Dataset, other: Dataset, label: str) -> None:
     """Refuse to mix datasets whose rows do not fit together."""
-    for what in ("obs_dim", "action_dim"):
+    for what in ("action_kind", "obs_dim", "action_dim"):
         if getattr(first, what) != getattr(other, what):
             raise BadInput(
                 f"source {label!r}: {what} is {getattr(other, what)}, the first source has {getattr(first, what)}"
             )
-    for what in ("kind", "action_low", "action_high", "environment"):
+    if (first.propensity is None) != (other.propensity is None):
+        raise BadInput(f"source {label!r}: only one of this and the first source has propensities; mix what is alike")
+    for what in ("kind", "action_low", "action_high", "choice_names", "environment"):
         mine, theirs = getattr(first.meta, what), getattr(other.meta, what)
         if mine != theirs:
             raise BadInput(f"source {label!r}: {what} is {theirs}, the first source has {mine}; mix what is alike")

@@ -35,6 +35,8 @@ def export(
     if weight is not None and weight.shape != (len(dataset),):
         raise BadInput(f"{to}: there are weights of shape {list(weight.shape)} for {len(dataset)} rows; give one a row")
     if to.startswith("minari:"):
+        if dataset.propensity is not None:
+            raise BadInput(f"{to}: Minari has no column for propensities; export to a file ending in .npz or .parquet")
         _write_minari(dataset, to.removeprefix("minari:"), progress or (lambda done, total: None), weight)
         return
     with replacing(to) as temporary:
@@ -67,7 +69,7 @@ def _rows(dataset: Dataset, weight: np.ndarray | None) -> tuple[dict[str, np.nda
     end[table.start + table.length - 1] = True
     usual = {
         "observations": rows.obs,
-        "actions": rows.action,
+        "actions": rows.action[:, 0] if dataset.action_kind == "discrete" else rows.action,
         "rewards": rows.reward,
         "next_observations": rows.next_obs,
         "terminals": rows.terminal,
@@ -83,6 +85,8 @@ def _rows(dataset: Dataset, weight: np.ndarray | None) -> tuple[dict[str, np.nda
     }
     if (table.row != UNKNOWN_ROW).any():
         added["source_row"] = dataset.source_row
+    if dataset.propensity is not None:
+        added["propensity"] = dataset.propensity
     return usual, added | ({} if weight is None else {"weight": weight})
 
 
@@ -162,7 +166,7 @@ def _write_minari(dataset: Dataset, identity: str, progress: Progress, weight: n
 
 def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progress, weight: np.ndarray | None) -> None:
     import minari
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Discrete
     from minari.dataset.minari_storage import MinariStorage
 
     meta, table = dataset.meta, dataset.episodes
@@ -170,7 +174,7 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
     storage = MinariStorage.new(
         folder,
         observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
-        action_space=Box(low, high, dtype=np.float32),
+        action_space=Discrete(meta.action_choices) if meta.action_choices else Box(low, high, dtype=np.float32),
         env_spec=_env_spec(meta.environment),
     )
     storage.update_metadata(
@@ -209,7 +213,7 @@ def _buffers(dataset: Dataset, progress: Progress, weight: np.ndarray | None) ->
         yield EpisodeBuffer(
             seed=seed if seed >= 0 else None,
             observations=np.concatenate([rows.obs, rows.next_obs[-1:]]),  # pyright: ignore[reportArgumentType]
-            actions=rows.action,  # pyright: ignore[reportArgumentType]
+            actions=rows.action[:, 0] if dataset.action_kind == "discrete" else rows.action,  # pyright: ignore
             rewards=rows.reward,  # pyright: ignore[reportArgumentType]
             terminations=rows.terminal,  # pyright: ignore[reportArgumentType]
             truncations=last & ~rows.terminal,  # pyright: ignore[reportArgumentType]

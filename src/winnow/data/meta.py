@@ -14,12 +14,17 @@ from winnow.errors import BadInput
 from winnow.system.files import parse_json
 
 Kind = Literal["episodes", "continuing", "bag"]
+ActionKind = Literal["continuous", "discrete"]
 LONGEST = 200
 """Most characters of a name or an episode id."""
 MOST_SOURCES = 1_000
 """Most labelled sources of a dataset."""
+MOST_CHOICES = 10_000
+"""Most choices of a discrete action: a batch holds a number for each."""
 NAMES = ("obs_names", "action_names")
 """Fields of a description that name columns."""
+LATER = (*NAMES, "action_choices", "choice_names")
+"""Fields that a file leaves out where they are empty, so that it stays as it was before there were any, bit for bit."""
 Side = Sequence[float] | np.ndarray | float
 """A bound of the actions: one number for each column, or one for all."""
 
@@ -45,12 +50,15 @@ class Meta:
     """The name of each observation column, where the source names them."""
     action_names: tuple[str, ...] = ()
     """The name of each action column, where the source names them."""
+    action_choices: int | None = None
+    """Number of choices of a discrete action, which has no bounds; None where actions are continuous."""
+    choice_names: tuple[str, ...] = ()
+    """The name of each choice, where they are known."""
 
     def to_json(self) -> str:
         self.check()
         record = dataclasses.asdict(self)
-        # Files without names of columns stay as they were before there were any, bit for bit.
-        return json.dumps({key: value for key, value in record.items() if value or key not in NAMES}, sort_keys=True)
+        return json.dumps({key: value for key, value in record.items() if value or key not in LATER}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Meta:
@@ -58,7 +66,7 @@ class Meta:
         record = parse_json(text)
         if not isinstance(record, dict):
             raise ValueError("its description must be a JSON object")
-        for name in ("sources", "action_low", "action_high", "return_range", "notes", *NAMES):
+        for name in ("sources", "action_low", "action_high", "return_range", "notes", "choice_names", *NAMES):
             if record.get(name) is not None:
                 record[name] = tuple(record[name])
         made = cls(**record)
@@ -68,7 +76,7 @@ class Meta:
     def check(self, where: str = "its description") -> None:
         """Refuse what can't be shown or can't be true. Everything that is written or read is checked here."""
         texts = [("name", self.name), ("environment", self.environment or ""), ("physics", self.physics or "")]
-        for name in ("sources", *NAMES):
+        for name in ("sources", "choice_names", *NAMES):
             texts += [(name, text) for text in getattr(self, name)]
         for name, text in texts:
             if not isinstance(text, str) or not text.isprintable() or len(text) > LONGEST:
@@ -87,8 +95,23 @@ class Meta:
         high = _finite(self.action_high)
         if low is None or high is None or len(low) != len(high) or any(a >= b for a, b in zip(low, high, strict=True)):
             raise BadInput(f"{where}: action bounds must be finite and low < high; give others (--action-bounds)")
+        check_choices(self.action_choices, self.choice_names, where)
+        if self.action_choices and self.action_low:
+            raise BadInput(f"{where}: discrete actions have no bounds; leave out --action-bounds")
         if self.return_range is not None and len(_finite(self.return_range) or ()) != 2:
             raise BadInput(f"{where}: `return_range` must be two finite numbers; re-create the file")
+
+
+def check_choices(choices: Any, names: Sequence[str], where: str) -> None:
+    """Refuse a number of choices, or names of them, that can't be."""
+    if choices is None and not names:
+        return
+    if type(choices) is not int or not 2 <= choices <= MOST_CHOICES:
+        shown = str(choices)[:30]
+        raise BadInput(f"{where}: action_choices must be a whole number from 2 to {MOST_CHOICES:,}, got {shown}")
+    if names and (len(names) != choices or len(set(names)) != choices):
+        shown = ", ".join(names)[:80]
+        raise BadInput(f"{where}: choice_names must be {choices} different names, one for each choice, got {shown}")
 
 
 def _finite(values: Any) -> list[float] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from winnow.data.choices import Actions
 from winnow.data.columns import Found, Progress, carried
 from winnow.data.dataset import LONGEST
 from winnow.data.minari_files import (
@@ -97,7 +98,10 @@ def open_minari(where: str, path: Path, progress: Progress) -> Found:
         labels["source_episode"] = _text_ids(metadata[IDS], len(steps), where)
     columns |= {name: np.repeat(values, steps) for name, values in labels.items()}
     name = metadata.get("dataset_id") or folder.parent.name
-    return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own)
+    actions = Actions()
+    if choices := getattr(spaces["actions"], "n", None):  # a Discrete space: its columns are one-hot
+        columns["actions"], actions = columns["actions"].argmax(axis=1), Actions("discrete", int(choices))
+    return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own, actions)
 
 
 def _text_ids(ids: Any, episodes: int, where: str) -> np.ndarray:
@@ -196,7 +200,7 @@ def _action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Least and greatest action; None where the space does not bound it."""
     from gymnasium import spaces
 
-    flat = None if space is None else spaces.flatten_space(space)
+    flat = None if space is None or isinstance(space, spaces.Discrete) else spaces.flatten_space(space)
     if not isinstance(flat, spaces.Box) or not (np.isfinite(flat.low).all() and np.isfinite(flat.high).all()):
         return None
     return flat.low, flat.high

@@ -213,10 +213,10 @@ def _leaves(space: Any, episode: Any, field: str, where: str) -> list[Leaf]:
             inside = [((*path, *key.split("/")), inner) for key, inner in space.spaces.items()]
         elif isinstance(space, spaces.Tuple):
             inside = [((*path, f"_index_{i}"), inner) for i, inner in enumerate(space.spaces)]
-        elif isinstance(space, plain):
+        elif isinstance(space, plain) or (path == ("actions",) and isinstance(space, spaces.Discrete)):
             return [Leaf(path, space)]
         else:
-            reads = "numbers" if field == "observations" else "continuous actions (Box)"
+            reads = "numbers" if field == "observations" else "continuous actions (Box) or one choice (Discrete)"
             raise BadInput(f"{where}: {field} have the space {space}; winnow reads {reads}")
         return [leaf for inner_path, inner in inside for leaf in walk(inner, inner_path)]
 

@@ -48,7 +48,10 @@ def weighter_reward_transform(dataset: Dataset, kind: str) -> tuple[float, float
 
 
 def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(centre, half width) of the action bounds: the learner's action is (a − centre) / half."""
+    """(centre, half width) of the action bounds: the learner's action is (a − centre) / half. 0 and 1 for each choice
+    of a discrete action, whose columns need no scaling."""
+    if dataset.action_kind == "discrete":
+        return np.zeros(dataset.action_dim, np.float32), np.ones(dataset.action_dim, np.float32)
     low, high = np.asarray(dataset.meta.action_low, np.float32), np.asarray(dataset.meta.action_high, np.float32)
     return (low + high) / 2, (high - low) / 2
 
@@ -56,6 +59,13 @@ def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 def standardise(obs: Any, mean: Any, deviation: Any) -> Any:
     """(obs − mean) / deviation, of NumPy's arrays, JAX's and PyTorch's."""
     return (obs - mean) / deviation
+
+
+def unit_actions(action: np.ndarray, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Stored actions as learners read them: scaled to [-1, 1], or a discrete action [n, 1] as one-hot rows [n, K]."""
+    if action.dtype.kind == "i":
+        return (action == np.arange(len(centre))).astype(np.float32)
+    return (action - centre) / half
 
 
 class Scaling(NamedTuple):

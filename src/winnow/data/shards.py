@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data.arrays import NoSuccessor
+from winnow.data.choices import Actions
 from winnow.data.columns import Found, gather
 from winnow.data.dataset import Dataset, Kind
 from winnow.data.size_limits import Budget, few_columns
-from winnow.data.sources import arrow_array, assemble, readable
+from winnow.data.sources import UNSAID, arrow_array, assemble, readable
 from winnow.errors import BadInput
 
 BLOCK = 8_192
@@ -83,7 +84,7 @@ def _opened(path: Path) -> Any:
         return ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
 
 
-def blocks(shard: Shard, kind: Kind, size: int = BLOCK) -> Iterator[Block]:
+def blocks(shard: Shard, kind: Kind, size: int = BLOCK, actions: Actions = UNSAID) -> Iterator[Block]:
     """All rows of a file in order. The last row of a block waits for the next one if that holds its successor."""
     import pyarrow as pa
 
@@ -99,7 +100,7 @@ def blocks(shard: Shard, kind: Kind, size: int = BLOCK) -> Iterator[Block]:
                 continue
             if waiting is not None:
                 table = pa.concat_tables([waiting, table]).unify_dictionaries()
-            block = _block(table, names, kind, where, first)
+            block = _block(table, names, kind, where, first, actions)
             left_out = block.dataset is None or block.row[-1] < block.length - 1
             waiting = table.slice(len(table) - 1) if left_out and first + len(table) < shard.rows else None
             block = block._replace(length=block.length - (waiting is not None))
@@ -124,13 +125,13 @@ def _wanted(names: list[str], kind: Kind, where: str) -> list[str]:
     return wanted
 
 
-def _block(table: Any, names: list[str], kind: Kind, where: str, first: int) -> Block:
+def _block(table: Any, names: list[str], kind: Kind, where: str, first: int, actions: Actions) -> Block:
     count = len(table)
     try:
         columns = gather(table.column_names, lambda name: arrow_array(table[name], name, where), where)
         for name in ("source", "source_row"):  # what matters is which row of the block a row is
             columns.pop(name, None)
-        dataset = assemble(Found(columns, names, where), where, kind, None, None)
+        dataset = assemble(Found(columns, names, where), where, kind, None, None, actions)
     except NoSuccessor:
         return Block(first, count, np.zeros(0, np.int64), None)
     except BadInput as error:

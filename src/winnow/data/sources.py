@@ -16,6 +16,7 @@ import numpy as np
 
 from winnow.data import store
 from winnow.data.arrays import from_arrays
+from winnow.data.choices import Actions
 from winnow.data.columns import ALIASES, Found, Progress, carried, gather
 from winnow.data.dataset import LONGEST, MOST_SOURCES, Dataset, Kind, Side
 from winnow.data.minari import is_minari, open_minari
@@ -27,6 +28,7 @@ DAMAGE = Exception
 """What the libraries behind the openers raise when a file is cut short or is not what it claims to be: anything."""
 
 
+UNSAID = Actions()
 ROWS_AT_ONCE = 1 << 16
 """Rows of a table after which it is looked at how much they have become."""
 
@@ -43,14 +45,16 @@ def open_dataset(
     kind: Kind | None = None,
     max_steps: int | None = None,
     action_bounds: tuple[Side, Side] | None = None,
+    actions: Actions = UNSAID,
     name: str | None = None,
     environment: str | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """The dataset in a file, a Minari folder or `minari:ID`, checked; or one of the benchmark's by its name.
 
-    `kind`, `max_steps` and `action_bounds` say what a foreign file can't: that it has no episodes, its environment's
-    time limit, and the least and greatest action. What a file says of itself is used where they are not given.
+    `kind`, `max_steps`, `action_bounds` and `actions` say what a foreign file can't: that it has no episodes, its
+    environment's time limit, the least and greatest action, and whether actions are choices (`Actions("discrete")`).
+    What a file says of itself is used where they are not given.
     """
     where, path = str(source), Path(source)
     ours = None
@@ -67,8 +71,9 @@ def open_dataset(
     elif store.is_dataset(path) or path.suffix == ".safetensors":
         ours = store.load(path)
     if ours is not None:
-        if max_steps or action_bounds or kind not in (None, ours.meta.kind):
-            raise BadInput(f"{where}: is a winnow dataset already; give kind, steps and bounds with its first source")
+        changed = actions.kind not in (None, ours.action_kind) or actions.choices or actions.names
+        if max_steps or action_bounds or changed or kind not in (None, ours.meta.kind):
+            raise BadInput(f"{where}: is a winnow dataset already; give kind, steps and actions with its first source")
         given = {"name": name, "environment": environment}
         return ours.describe(**{key: value for key, value in given.items() if value})
 
@@ -78,12 +83,12 @@ def open_dataset(
         raise BadInput(f"{where}: is not a kind of file that winnow reads; it reads {known}")
     with readable(where, chosen.name):
         found = chosen.open(where, path, progress or (lambda done, total: None))
-        dataset = assemble(found, where, kind, max_steps, action_bounds)
+        dataset = assemble(found, where, kind, max_steps, action_bounds, actions)
     given = {key: value for key, value in (("name", name), ("environment", environment)) if value}
     dataset = dataset.describe(**given)
     dataset.meta.check(where)
     again = where if where.startswith("minari:") else str(path.resolve())
-    plain = kind is None and max_steps is None and action_bounds is None
+    plain = kind is None and max_steps is None and action_bounds is None and actions == UNSAID
     return dataclasses.replace(dataset, path=again if plain else None)
 
 
@@ -106,7 +111,12 @@ def readable(where: str, kind: str) -> Iterator[None]:
 
 
 def assemble(
-    found: Found, where: str, kind: Kind | None, max_steps: int | None, bounds: tuple[Side, Side] | None
+    found: Found,
+    where: str,
+    kind: Kind | None,
+    max_steps: int | None,
+    bounds: tuple[Side, Side] | None,
+    actions: Actions = UNSAID,
 ) -> Dataset:
     """Columns into a checked dataset."""
     columns, own = found.columns, found.own
@@ -119,7 +129,11 @@ def assemble(
     if own:
         copied = ("name", "environment", "physics", "sources", "return_range", "recipe")
         meta |= {name: getattr(own, name) for name in copied}
-        bounds, kind = bounds or (own.action_low, own.action_high), kind or own.kind
+        kind = kind or own.kind
+        if own.action_choices:
+            found.actions = Actions("discrete", own.action_choices, own.choice_names)
+        else:
+            bounds = bounds or (own.action_low, own.action_high)
     names = {"seed": "seed", "origin": "origin", "offset": "step", "row": "source_row", "id": "source_episode"}
     per_row = {field: columns.get(name) for field, name in names.items()}
     if per_row["id"] is None and "episode" in columns:
@@ -129,6 +143,8 @@ def assemble(
     ends = None
     if "episode" in columns and kind != "bag":
         ends = _changes(columns["episode"], np.size(columns["rewards"]), where)
+    if actions == UNSAID and bounds is None:
+        actions = found.actions
     dataset = from_arrays(
         columns["observations"],
         columns["actions"],
@@ -139,7 +155,11 @@ def assemble(
         ends=ends,
         kind=kind,
         max_steps=max_steps,
-        action_bounds=bounds or found.bounds,
+        action_bounds=bounds or (None if actions.is_discrete else found.bounds),
+        action_kind=actions.kind,
+        action_choices=actions.choices,
+        choice_names=actions.names,
+        propensities=columns.get("propensities"),
         where=where,
         per_row={name: column for name, column in per_row.items() if column is not None},
         **meta,

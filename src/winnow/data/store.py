@@ -21,7 +21,7 @@ DTYPES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_,
 KINDS = {"rows.terminal": "BOOL", "episodes.arena": "I32", "episodes.source": "I32", "episodes.terminated": "BOOL"} | {
     f"episodes.{name}": "I64" for name in ("slot", "length", "seed", "origin", "offset", "row", "id")
 }
-"""The type of each array; the rest of the rows is F32."""
+"""The type of each array; the rest of the rows is F32, but for actions of I32 where they are discrete."""
 TEXT_IDS = "episodes.id_text"
 """Ids of episodes that are strings: [episodes, bytes of the longest] UTF-8, padded with zeros."""
 MATRICES = ("rows.obs", "rows.action", TEXT_IDS)
@@ -33,7 +33,8 @@ def save(dataset: Dataset, path: str | Path) -> None:
     dataset.meta.check(str(path))
     flat = dataset.compact()
     arena, table = flat.arenas[0], flat.episodes
-    tensors = {f"rows.{f.name}": np.ascontiguousarray(getattr(arena, f.name)) for f in dataclasses.fields(arena)}
+    rows = {f.name: getattr(arena, f.name) for f in dataclasses.fields(arena)}
+    tensors = {f"rows.{name}": np.ascontiguousarray(column) for name, column in rows.items() if column is not None}
     tensors |= _table_tensors(table)
     # One entry of metadata, since safetensors writes several in an order that changes from one run to the next.
     write_tensors(path, tensors, {FORMAT: flat.meta.to_json()})
@@ -88,7 +89,9 @@ def load(path: str | Path) -> Dataset:
     size = path.stat().st_size
     try:
         tensors = {name: _map(path, name, entry, begin, size) for name, entry in header.items()}
-        arena = Arena(**{f.name: tensors[f"rows.{f.name}"] for f in dataclasses.fields(Arena)})
+        fields = [f.name for f in dataclasses.fields(Arena)]
+        required = {name: tensors[f"rows.{name}"] for name in fields if name != "propensity"}
+        arena = Arena(**required, propensity=tensors.get("rows.propensity"))
         table = _table(tensors)
         meta = Meta.from_json(described[FORMAT])
     except (KeyError, TypeError, ValueError, MemoryError) as error:
@@ -123,7 +126,7 @@ def _header(path: Path) -> tuple[dict, int]:
 def _map(path: Path, name: str, entry: dict, begin: int, size: int) -> np.ndarray:
     low, high = entry["data_offsets"]
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
-    if entry["dtype"] != KINDS.get(name, "F32"):
+    if entry["dtype"] != KINDS.get(name, "F32") and (name, entry["dtype"]) != ("rows.action", "I32"):
         raise ValueError(f"{name} is of type {entry['dtype']}")
     if len(shape) != (2 if name in MATRICES else 1) or not all(
         isinstance(number, int) and not isinstance(number, bool) for number in (low, high, *shape)
@@ -147,9 +150,11 @@ def _check(dataset: Dataset, path: Path) -> None:
         raise BadInput(f"{path}: is damaged (columns of different lengths); make it again from its source")
     if len({len(column) for column in table.columns.values()}) != 1 or (table.length < 1).any():
         raise BadInput(f"{path}: is damaged (episode table); make it again from its source")
-    if len(dataset.meta.action_low) != dataset.action_dim or dataset.obs_dim == 0:
+    if dataset.action_kind == "discrete":
+        _check_choices(dataset, path)
+    elif arena.action.dtype.kind != "f" or len(dataset.meta.action_low) != dataset.action_dim or dataset.obs_dim == 0:
         raise BadInput(f"{path}: is damaged (its bounds are not those of its actions); make it again from its source")
-    for name, width in zip(NAMES, (dataset.obs_dim, dataset.action_dim), strict=True):
+    for name, width in zip(NAMES, (dataset.obs_dim, arena.action.shape[1]), strict=True):
         if len(getattr(dataset.meta, name)) not in (0, width):
             raise BadInput(f"{path}: is damaged ({name} does not name {width} columns); make it again from its source")
     if (table.row < UNKNOWN_ROW).any():
@@ -166,10 +171,27 @@ def _check(dataset: Dataset, path: Path) -> None:
         raise BadInput(f"{path}: is damaged (its episodes hold more rows than there are); make it again")
     if not inside.all() or (table.source < 0).any() or (table.source >= len(dataset.meta.sources)).any():
         raise BadInput(f"{path}: is damaged (episode {int(np.argmin(inside))} lies outside it); make it again")
-    for field in ("obs", "action", "reward"):
+    for field in ("obs", "action", "reward", "propensity"):
         column = getattr(arena, field)
+        if column is None:
+            continue
         for low in range(0, len(column), 1 << 20):
             bad = ~np.isfinite(column[low : low + (1 << 20)])
             if bad.any():
                 row = low + int(np.argwhere(bad)[0][0])
                 raise BadInput(f"{path}: {field}, slot {row}: is not a finite number; make it again from its source")
+
+
+def _check_choices(dataset: Dataset, path: Path) -> None:
+    """Actions must be one column of numbers of choices, and propensities as many."""
+    arena = dataset.arenas[0]
+    if arena.action.dtype.kind != "i" or arena.action.shape[1] != 1 or dataset.obs_dim == 0:
+        raise BadInput(f"{path}: is damaged (its actions are no column of choices); make it again from its source")
+    if arena.propensity is not None and len(arena.propensity) != len(arena.action):
+        raise BadInput(f"{path}: is damaged (columns of different lengths); make it again from its source")
+    wrong = (arena.action < 0) | (arena.action >= dataset.action_dim)
+    if wrong.any():
+        slot = int(np.argmax(wrong))
+        raise BadInput(
+            f"{path}: action, slot {slot}: must be below {dataset.action_dim}, the number of choices; make it again"
+        )

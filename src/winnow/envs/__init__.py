@@ -179,9 +179,20 @@ class Shape(NamedTuple):
     """Sizes and bounds of what an environment shows and takes."""
 
     obs_dim: int
-    low: np.ndarray  # [A] bounds of the action
+    low: np.ndarray  # [A] bounds of the action; ±1 for each choice where actions are discrete
     high: np.ndarray
     time_limit: int | None
+    first_choice: int | None = None
+    """The environment's number of the first choice; None where actions are continuous."""
+
+    @property
+    def action_kind(self) -> str:
+        return "continuous" if self.first_choice is None else "discrete"
+
+    def choice(self, scores: np.ndarray) -> np.ndarray:
+        """The environment's numbers of the choices with the greatest scores [..., K]."""
+        assert self.first_choice is not None
+        return self.first_choice + scores.argmax(axis=-1)
 
     @property
     def action_dim(self) -> int:
@@ -195,10 +206,16 @@ def shape(environment: str | Environment, made: Any = None) -> Shape:
         made = make(entry)
         made.close()
     obs, action = made.observation_space, made.action_space
+    limit = entry.time_limit or getattr(made.spec, "max_episode_steps", None)
+    if type(action).__name__ == "Discrete" and len(getattr(obs, "shape", None) or ()) == 1:
+        edge = np.ones(int(action.n))
+        return Shape(obs.shape[0], -edge, edge, limit, int(action.start))
     flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
     if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
-        raise BadInput(f"{entry.name}: needs flat observations and flat, bounded actions; it has {obs} and {action}")
-    limit = entry.time_limit or getattr(made.spec, "max_episode_steps", None)
+        raise BadInput(
+            f"{entry.name}: needs flat observations, and flat, bounded actions or one choice (Discrete); it has {obs} "
+            f"and {action}"
+        )
     return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64), limit)
 
 

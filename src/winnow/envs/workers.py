@@ -36,7 +36,7 @@ class WorkerError(RuntimeError):
 class Board(NamedTuple):
     """What the caller and the workers share, a row for each environment. Short rows are filled up with zeros."""
 
-    action: np.ndarray  # [N, A] in [-1, 1]
+    action: np.ndarray  # [N, A] in [-1, 1], or a score for each choice
     obs: np.ndarray  # [N, O] where the next action is taken: after an episode's end, the first of the next one
     next_obs: np.ndarray  # [N, O] where the last action led to: at an episode's end, its true final observation
     reward: np.ndarray  # [N]
@@ -338,7 +338,7 @@ class Table:
         self.number = {row: number for number, row in enumerate(rows)}
         self.envs = several(lambda: make(entry), len(rows))
         kind = shape(entry, self.envs.env)
-        self.obs, self.action = slice(kind.obs_dim), slice(kind.action_dim)
+        self.obs, self.action, self.shape = slice(kind.obs_dim), slice(kind.action_dim), kind
         self.low, self.span, self.kind = kind.low, kind.high - kind.low, self.envs.action_kind
 
     def begin(self, row: int, seed: int) -> None:
@@ -349,7 +349,11 @@ class Table:
         if not len(numbers):
             return
         rows = self.rows[numbers]
-        unit = np.clip(board.action[rows, self.action].astype(np.float64), -1, 1)
-        seen = self.envs.step(numbers.tolist(), (self.low + (unit + 1) / 2 * self.span).astype(self.kind))
+        if self.shape.first_choice is not None:
+            action = self.shape.choice(board.action[rows, self.action])
+        else:
+            unit = np.clip(board.action[rows, self.action].astype(np.float64), -1, 1)
+            action = (self.low + (unit + 1) / 2 * self.span).astype(self.kind)
+        seen = self.envs.step(numbers.tolist(), action)
         board.obs[rows, self.obs] = board.next_obs[rows, self.obs] = seen.obs
         board.reward[rows], board.terminal[rows], board.timeout[rows] = seen.reward, seen.terminal, seen.timeout

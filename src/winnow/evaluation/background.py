@@ -238,12 +238,12 @@ class Rounds:
         self.say(f"evaluation has stopped, training goes on: {why}")
 
 
-Where = tuple[str | None, int, int]
-"""An environment, and the sizes of observations and actions in the data."""
+Where = tuple[str | None, int, int, str]
+"""An environment, the sizes of observations and actions in the data, and the kind of the actions."""
 
 
 def _where(run: Run) -> Where:
-    return run.dataset.meta.environment, run.spec.obs_dim, run.spec.action_dim
+    return run.dataset.meta.environment, run.spec.obs_dim, run.spec.action_dim, run.spec.action_kind
 
 
 def _places(runs: Sequence[Run]) -> dict[Where, Environment]:

@@ -32,7 +32,7 @@ def place(environment: str | None, spec: Spec) -> envs.Environment:
         raise BadInput("the data does not say which environment it is from")
     entry = envs.lookup(environment)
     shape = envs.shape(entry)
-    for what in ("obs_dim", "action_dim"):
+    for what in ("action_kind", "obs_dim", "action_dim"):
         if getattr(shape, what) != getattr(spec, what):
             raise BadInput(
                 f"{environment}: its {what} is {getattr(shape, what)}, and {getattr(spec, what)} in the data"

@@ -58,10 +58,12 @@ def film(run: Path, video: Path, environment: str | None = None, seed: int | Non
 def _actions(one: Candidate, entry: envs.Environment, seed: int) -> list[list[float]]:
     """What the policy does in an episode."""
     game, act, taken, over = envs.make(entry), one.actors.on_cpu(), [], False
-    obs, low, high = game.reset(seed=seed)[0], game.action_space.low, game.action_space.high
+    obs, shape, dtype = game.reset(seed=seed)[0], envs.shape(entry, game), game.action_space.dtype
     while not over:
-        taken.append(np.clip(act(np.asarray(obs, np.float32)[None, None])[0, 0], low, high))
-        obs, _, terminated, truncated, _ = game.step(taken[-1].astype(low.dtype))
+        action = act(np.asarray(obs, np.float32)[None, None])[0, 0]
+        action = np.clip(action, shape.low, shape.high) if shape.first_choice is None else shape.choice(action)
+        taken.append(action)
+        obs, _, terminated, truncated, _ = game.step(action.astype(dtype))
         over = terminated or truncated
     game.close()
     return [action.tolist() for action in taken]

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.scaling import action_transform, standardise
+from winnow.data.scaling import action_transform, standardise, unit_actions
 from winnow.errors import BadInput
 from winnow.nets import Adam, Params, adam_init, adam_step, cosine, mlp_init, track
 from winnow.samplers.fits.values import scale_of, to_the_end
@@ -142,7 +142,7 @@ def evaluate(
     standard = lambda obs: jnp.asarray(standardise(obs, mean, std), jnp.float32)  # noqa: E731
     table = Log(
         obs=standard(rows.obs),
-        action=jnp.asarray((rows.action - centre) / half),
+        action=jnp.asarray(unit_actions(rows.action, centre, half)),
         reward=jnp.asarray(scale * rows.reward, jnp.float32),
         next_obs=standard(rows.next_obs),
         goes_on=jnp.asarray(1.0 - rows.terminal, jnp.float32),

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from winnow.data.dataset import Dataset
+from winnow.errors import BadInput
 from winnow.samplers import Sampler
-from winnow.types import Algorithm, Spec, Weighter
+from winnow.types import Algorithm, Spec, Weighter, action_kind_of
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,18 @@ class Run:
         """The name without the seed: runs of one group differ in nothing else."""
         return self.name.removesuffix(f".seed{self.seed}")
 
+    def __post_init__(self) -> None:
+        kind = action_kind_of(self.algorithm)
+        if kind != self.dataset.action_kind:
+            raise BadInput(
+                f"{self.dataset.meta.name}: has {self.dataset.action_kind} actions, and "
+                f"{type(self.algorithm).__name__} is for {kind} ones; give an algorithm by name (bc, iql, cql), which "
+                "means the one that fits the data"
+            )
+
     @property
     def spec(self) -> Spec:
-        return Spec(self.dataset.obs_dim, self.dataset.action_dim, len(self.dataset))
+        return Spec(self.dataset.obs_dim, self.dataset.action_dim, len(self.dataset), self.dataset.action_kind)
 
     @property
     def shape(self) -> Hashable:

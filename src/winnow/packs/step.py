@@ -160,7 +160,8 @@ def _log_weight(weighter: Any, state: State, batch: Batch) -> Array:
 
 
 def act(lane: Any, state: State, obs: Array) -> Array:
-    """The policy's mean action in the environment's units, for raw observations [..., O].
+    """The policy's mean action in the environment's units, for raw observations [..., O]; a score for each choice
+    [..., K] where actions are discrete (centre 0 and half width 1 leave it as it is).
 
     `lane` is a lane or anything else with an algorithm and these four scalings.
     """

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Arena, Rows
-from winnow.data.scaling import Scaling, reward_transform, standardise
+from winnow.data.scaling import Scaling, reward_transform, standardise, unit_actions
 from winnow.errors import BadInput
 from winnow.packs.run import Drawn, Run, probabilities
 from winnow.samplers import alias_table
@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     """What all lanes read: rows in slots, and one section of the flat tables for each dataset and sampler."""
 
     obs: Array  # [S, O]
-    action: Array  # [S, A]
+    action: Array  # [S, A], or [S, 1] integers where actions are discrete
     reward: Array  # [S]
     terminal: Array  # [S]
     slot: Array  # [rows of all datasets] the slot of each row
@@ -135,7 +135,7 @@ def lay_out(
 
     tables = Tables(
         obs=arena_column("obs", np.float32),
-        action=arena_column("action", np.float32),
+        action=arena_column("action", np.int32 if runs[0].dataset.action_kind == "discrete" else np.float32),
         reward=arena_column("reward", np.float32),
         terminal=arena_column("terminal", np.float32),
         slot=slot.flat(),
@@ -198,7 +198,7 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
     raw = tables.reward[slot]
     return Batch(
         obs=tables.obs[slot],
-        action=(tables.action[slot] - lane.action_centre) / lane.action_half,
+        action=_unit_action(tables.action[slot], lane),
         reward=lane.reward[0] * raw + lane.reward[1],
         next_obs=tables.obs[slot + 1],
         terminal=tables.terminal[slot],
@@ -209,6 +209,13 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
         progress=progress,
         frequency=tables.frequency[lane.first_alias + row] if len(tables.frequency) else None,
     )
+
+
+def _unit_action(action: Array, lane: Lane) -> Array:
+    """`unit_actions` on the device."""
+    if jnp.issubdtype(action.dtype, jnp.integer):
+        return jax.nn.one_hot(action[..., 0], lane.action_half.shape[-1])
+    return (action - lane.action_centre) / lane.action_half
 
 
 def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progress: Array) -> Batch:
@@ -241,7 +248,7 @@ def read(rows: Rows, start: np.ndarray, like: Scaling, *, row: np.ndarray, step:
     mean, std, centre, half, unit = like
     columns = {
         "obs": standardise(rows.obs, mean, std),
-        "action": (rows.action - centre) / half,
+        "action": unit_actions(rows.action, centre, half),
         "reward": rows.reward,
         "next_obs": standardise(rows.next_obs, mean, std),
         "terminal": rows.terminal,

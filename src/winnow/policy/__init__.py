@@ -16,7 +16,7 @@ from winnow.packs.step import act
 from winnow.plugins import from_record
 from winnow.policy.stacked import pruned
 from winnow.system import checkpoint
-from winnow.types import Algorithm, Spec, State
+from winnow.types import Algorithm, Spec, State, action_kind_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,17 @@ class Policy:
     def _act(self) -> Any:
         return jax.jit(lambda state, obs: act(self, state, obs))
 
+    @property
+    def is_discrete(self) -> bool:
+        return action_kind_of(self.algorithm) == "discrete"
+
     def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """Actions for observations [..., O]."""
+        """Actions for observations [..., O]: [..., A], or the number of a choice [...] where actions are discrete."""
+        values = self.scores(obs)
+        return values.argmax(axis=-1) if self.is_discrete else values
+
+    def scores(self, obs: np.ndarray) -> np.ndarray:
+        """What the algorithm's `act` gives for observations [..., O]: mean actions, or a score for each choice."""
         obs = np.asarray(obs, np.float32)
         if obs.shape[-1:] != self.shift.shape:
             raise BadInput(f"the policy reads {len(self.shift)} numbers an observation; this one has {obs.shape}")

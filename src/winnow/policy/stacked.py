@@ -61,7 +61,8 @@ class Acting:
         self._actors, self._parts = actors, {}
 
     def __call__(self, obs: np.ndarray, runs: slice = slice(None)) -> np.ndarray:
-        """Observations [runs, n, O] of some of the runs to actions [runs, n, A] in the environment's units."""
+        """Observations [runs, n, O] of some of the runs to actions [runs, n, A] in the environment's units, or to
+        scores of choices [runs, n, K]."""
         some = (runs.start, runs.stop)
         if some not in self._parts:
             self._parts[some] = jax.tree.map(lambda leaf: leaf[runs], self._actors)

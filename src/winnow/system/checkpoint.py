@@ -115,7 +115,9 @@ def _check(record: Any) -> None:
     sizes = [*spec[:2], *record.get("hidden", [])]
     if len(sizes) > 100 or not all(type(size) is int and 1 <= size <= WIDEST for size in sizes):
         raise ValueError("its sizes are none")
-    if spec[2:] and (type(spec[2]) is not int or not 1 <= spec[2] < LARGEST or spec[3:] not in ([], ["continuous"])):
+    if spec[2:] and (
+        type(spec[2]) is not int or not 1 <= spec[2] < LARGEST or spec[3:] not in ([], ["continuous"], ["discrete"])
+    ):
         raise ValueError(f"its rows and actions are {str(spec[2:])[:60]}")
     if "dataset" in record and not all(name in record["dataset"] for name in DATASET):
         raise ValueError("it does not say which dataset it is of")

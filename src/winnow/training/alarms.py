@@ -102,7 +102,8 @@ class Watch:
     def _memorises(self, kind: str, best: Mapping[str, float], drawn: float, held: float) -> bool:
         if kind == "error":
             return held > WORSE * best["held"] and drawn < best["drawn"] / WORSE
-        rise = RISE * self.run.spec.action_dim
+        spec = self.run.spec
+        rise = RISE * (spec.action_dim if spec.action_kind == "continuous" else 1)
         return held - best["held"] > rise and best["drawn"] - drawn > rise
 
     def _weights(self, step: int, metrics: Mapping[str, float]) -> str | None:

@@ -94,6 +94,7 @@ def run_record(run: Run) -> dict[str, Any]:
             "fingerprint": data.fingerprint,
             "path": data.path,
             "environment": data.meta.environment,
+            **({"choice_names": list(data.meta.choice_names)} if data.meta.choice_names else {}),
         },
         "algorithm": record(run.algorithm),
         "sampler": record(run.sampler),

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from winnow.data.choices import Actions
 from winnow.data.columns import Progress
 from winnow.data.dataset import Dataset, Kind
 from winnow.data.scaling import Scaling
@@ -58,6 +59,8 @@ class Scorer:
     state: State
     scaling: Scaling
     start_obs: np.ndarray
+    actions: Actions = Actions()
+    """What its rows' actions are, which files need not say."""
 
     @classmethod
     def of(cls, trained: Trained, path: Path) -> Scorer:
@@ -71,7 +74,9 @@ class Scorer:
         start = data.start_obs if data.has_episodes else data.rows().obs
         digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
         state = jax.tree.map(np.asarray, trained.weighter_state)
-        return cls(run.name, digest, data.meta.kind, run.weighter, state, Scaling.of(data, run.weighter), start)
+        actions = Actions(data.action_kind, data.meta.action_choices, data.meta.choice_names)
+        scaling = Scaling.of(data, run.weighter)
+        return cls(run.name, digest, data.meta.kind, run.weighter, state, scaling, start, actions)
 
     def log_weight(self, data: Dataset, row: np.ndarray, where: str) -> np.ndarray:
         """log w of a dataset's rows, which have these numbers in the whole set."""
@@ -136,7 +141,7 @@ def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None
     total, stamp = Sums(), shard.stamp
     schema = pa.schema({"log_weight": pa.float32()})
     with replacing(target) as temporary, ParquetWriter(temporary, schema) as writer:
-        for block in blocks(shard, scorer.kind, size):
+        for block in blocks(shard, scorer.kind, size, scorer.actions):
             column = np.full(block.length, np.nan, np.float32)
             found = column[:0]
             if block.dataset is not None:
