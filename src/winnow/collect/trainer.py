@@ -89,6 +89,8 @@ class Trainer:
         shapes = {env: envs.shape(env) for env in setup.env}
         if endless := [env for env in setup.env if shapes[env].time_limit is None]:
             raise BadInput(f"{endless[0]}: has no time limit, so an evaluation might never end; register it with one")
+        if discrete := [env for env in setup.env if shapes[env].action_kind == "discrete"]:
+            raise BadInput(f"{discrete[0]}: has discrete actions, which SAC can't take; choose another environment")
         self.lanes = [Lane(env, seed, shapes[env]) for env, seed in itertools.product(setup.env, setup.seed)]
         self.obs_dim = max(lane.shape.obs_dim for lane in self.lanes)
         self.action_dim = max(lane.shape.action_dim for lane in self.lanes)

@@ -156,6 +156,15 @@ def made(name: str, sources: Mapping[str, str] | None = None, processes: int | N
         return open_named(name, make=True, sources=sources, processes=processes, watch=bar)
 
 
+def _action(dataset: Dataset) -> str:
+    """What its actions are: columns, or choices and their names."""
+    if dataset.action_kind == "continuous":
+        return f"action {dataset.action_dim}"
+    logged = ", with propensities" if dataset.propensity is not None else ""
+    names = f" ({', '.join(dataset.meta.choice_names)})" if dataset.meta.choice_names else ""
+    return f"action one of {dataset.action_dim} choices{names}{logged}"
+
+
 def summarise(dataset: Dataset, path: str) -> None:
     """Print what is in the dataset, in a few lines."""
     from rich.console import Console
@@ -177,7 +186,7 @@ def _facts(dataset: Dataset, path: str) -> list[tuple[str, str]]:
         ("name", meta.name),
         ("rows", f"{len(dataset):,} in {len(dataset.episodes):,} {fragments}, {ends}"),
         ("kind", meta.kind),
-        ("columns", f"observation {dataset.obs_dim}, action {dataset.action_dim}"),
+        ("columns", f"observation {dataset.obs_dim}, {_action(dataset)}"),
         ("environment", meta.environment or "not known"),
         ("sources", ", ".join(f"{label} {rows:,}" for label, rows in source_rows(dataset).items())),
         *(("note", note) for note in meta.notes),

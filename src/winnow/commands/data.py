@@ -148,6 +148,9 @@ def import_(
     kind: Literal["episodes", "continuing", "bag"] | None = None,
     max_steps: int | None = None,
     action_bounds: tuple[float, float] | None = None,
+    action_kind: Literal["continuous", "discrete"] | None = None,
+    action_choices: int | None = None,
+    choice_names: tuple[str, ...] = (),
     name: str | None = None,
     environment: str | None = None,
 ) -> None:
@@ -161,10 +164,15 @@ def import_(
         max_steps: The environment's time limit, for a file that marks neither timeouts nor next observations.
         action_bounds: The least and the greatest value of every action column. Without it, what the file says, else
             -1 and 1, else the range in the data.
+        action_kind: continuous, or discrete: a column of choices, numbered from 0 or in words. Without it, what the
+            file says; a single column of whole numbers is asked about.
+        action_choices: The number of choices. Without it, the greatest in the data plus one.
+        choice_names: A name for each choice, in the order of their numbers.
         name: What to call the dataset. Without it, the file's name.
         environment: The environment's id (say Hopper-v4), where the file does not say it.
     """
     from winnow.data import store
+    from winnow.data.choices import Actions
     from winnow.data.sources import open_dataset
 
     with bar("reading") as shown:
@@ -173,6 +181,7 @@ def import_(
             kind=kind,
             max_steps=max_steps,
             action_bounds=action_bounds,
+            actions=Actions(action_kind, action_choices, choice_names),
             name=name,
             environment=environment,
             progress=shown,

@@ -82,7 +82,7 @@ def from_arrays(
     if choices:
         low = high = ()
         notes = choices.notes
-        meta |= {"action_choices": choices.count, "choice_names": choices.names}
+        meta |= {"action_choices": choices.size, "choice_names": choices.names}
         propensity = None if propensities is None else read_propensities(propensities, n, where)
     else:
         low, high, notes = _bounds(action, action_bounds, where)

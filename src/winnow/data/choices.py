@@ -30,7 +30,7 @@ class Choices(NamedTuple):
     """A column of choices, checked."""
 
     column: np.ndarray  # [rows, 1] int32
-    count: int
+    size: int
     names: tuple[str, ...]
     notes: tuple[str, ...]
 

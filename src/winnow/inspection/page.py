@@ -99,7 +99,7 @@ def _about(data: Dataset) -> dict[str, str]:
     said |= {
         "kind": data.meta.kind,
         "observation": f"{data.obs_dim} number{'s' if data.obs_dim > 1 else ''}",
-        "action": f"{data.action_dim} number{'s' if data.action_dim > 1 else ''}",
+        "action": _action(data),
         "rewards": f"{number(float(data.reward.min()))} to {number(float(data.reward.max()))}",
         "environment": data.meta.environment or "not known",
     }
@@ -252,3 +252,9 @@ def _rows(data: Dataset, rows: np.ndarray, one: Weighting) -> list[dict[str, str
         }
         for i, row in enumerate(rows)
     ]
+
+
+def _action(data: Dataset) -> str:
+    if data.action_kind == "discrete":
+        return f"one of {data.action_dim} choices"
+    return f"{data.action_dim} number{'s' if data.action_dim > 1 else ''}"
