@@ -14,7 +14,7 @@ def table(request: str) -> str:
     """`NAME TABLE`: what `python -m experiments.NAME TABLE` prints, and a line that says so."""
     experiment, name = request.split()
     markdown = experiment_tables(experiment).TABLES[name]()
-    return f"{markdown}\n\n*Computed from `results/` by `python -m experiments.{experiment} {name}`.*"
+    return f"{markdown}\n\nComputed from `results/` by `python -m experiments.{experiment} {name}`.\n{{: .computed }}"
 
 
 def experiment_tables(experiment: str) -> ModuleType:
@@ -30,4 +30,6 @@ def hours(_: str) -> str:
     names = ("mixed", "diverse", "small", "d4rl-mujoco", "d4rl-antmaze", "d4rl-kitchen", "d4rl-adroit", "paper")
     rows = ["| suite | runs | hours on one H200 |", "| --- | --- | --- |"]
     rows += [f"| `{name}` | {suites[name]['runs']:,} | {suites[name]['hours']:.1f} |" for name in names]
-    return "\n".join([*rows, "", "*Estimated from measured rates by `python experiments/paper/hours.py`.*"])
+    return "\n".join(
+        [*rows, "", "Estimated from measured rates by `python experiments/paper/hours.py`.", "{: .computed }"]
+    )

@@ -66,7 +66,7 @@ def scores() -> str:
         oracle = means["best-source"] / source
         note = "" if oracle >= ORACLE_SHARE else " (says nothing about methods)"
         cells = [f"{value:.1f}" for value in (*means.values(), source)]
-        rows.append([f"`{name}`", *cells, f"{oracle:.0%}{note}"])
+        rows.append([f"`{name}`", *cells, f"{percent(oracle)}{note}"])
     return markdown(["set", *METHODS.values(), "source itself", "oracle ÷ source"], rows)
 
 
@@ -90,9 +90,9 @@ def ranges() -> str:
     return markdown(["method", "range over full episodes", "range over stored fragments", "difference [95 %]"], rows)
 
 
-def mean(some: Sequence[Run]) -> float:
+def mean(runs_of_method: Sequence[Run]) -> float:
     """The mean over sets of the mean over seeds."""
-    return float(stats.mean(scores_of(some)))
+    return float(stats.mean(scores_of(runs_of_method)))
 
 
 def source_score(dataset: str) -> float:
@@ -102,8 +102,7 @@ def source_score(dataset: str) -> float:
 
 
 def difference(first: Sequence[Run], second: Sequence[Run]) -> Estimate:
-    one, two = scores_of(first), scores_of(second)
-    return compare(one, two).mean
+    return compare(scores_of(first), scores_of(second)).mean
 
 
 def verdict(lead: Estimate, claim: str | None) -> str:
@@ -114,8 +113,13 @@ def verdict(lead: Estimate, claim: str | None) -> str:
     return "holds" if lead.low > 0 else "refuted"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f}\u00a0%"
+
+
 def interval(lead: Estimate) -> str:
-    return f"{lead.value:+.1f} [{lead.low:+.1f}, {lead.high:+.1f}]".replace("-", "−")
+    """A difference with its interval, which stays on one line of a page."""
+    return f"{lead.value:+.1f}\u00a0[{lead.low:+.1f},\u00a0{lead.high:+.1f}]".replace("-", "−")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

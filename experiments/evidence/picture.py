@@ -17,7 +17,7 @@ IMAGE = Path(__file__).resolve().parents[2] / "docs" / "images" / "gains.png"
 def main() -> None:
     names = [name for name in METHODS if name != "uniform"]
     colour = figures.colours(names)
-    figure, axes = figures.panels(8.4, 3.1, len(SUITE_NAMES))
+    figure, axes = figures.panels(6.4, 2.9, len(SUITE_NAMES))
     for axis, (suite, title) in zip(axes, SUITE_NAMES.items(), strict=True):
         for position, name in enumerate(reversed(names)):
             gain = lead(suite, name, "uniform")
@@ -26,13 +26,14 @@ def main() -> None:
                 axis.plot([gain.low, gain.high], [position, position], color=shade, lw=width, solid_capstyle="butt")
             axis.text(max(gain.high, gain.value) + 1.5, position, figures.signed(gain.value), va="center", fontsize=11)
         axis.set_yticks(range(len(names)), [METHODS[name] for name in reversed(names)], fontsize=11)
+        axis.tick_params(axis="y", labelleft=axis is axes[0], length=0)
         axis.set_title(title, fontsize=12, loc="left", fontweight="bold")
-        axis.set_xlim(-6, 72)
+        axis.set_xlim(-6, 76)
         axis.axvline(0, color="black", lw=0.9)
         axis.grid(visible=False, axis="y")
         axis.grid(axis="x", alpha=0.25)
         axis.tick_params(axis="x", labelsize=10)
-        axis.set_xlabel("points of score gained over uniform sampling", fontsize=10)
+    figure.supxlabel("points of score gained over uniform sampling", fontsize=11)
     figures.save(figure, IMAGE)
 
 
