@@ -33,10 +33,12 @@ def deviations(_: str) -> str:
 
     parts = []
     for name, kind in (algorithms.ALGORITHMS | weighters.WEIGHTERS).items():
-        said = inspect.getdoc(kind) or ""
-        if "Deviates in this:" in said:
+        docstring = (inspect.getdoc(kind) or "").partition(f"\n\n{EXAMPLES}\n")[0]
+        if "Deviates in this:" in docstring:
             page = f"{'algorithms' if name in algorithms.ALGORITHMS else 'weighters'}/{name}.md"
-            follows = said[said.index("Follows ") :].partition(f"\n\n{EXAMPLES}\n")[0]
+            paragraphs = docstring.split("\n\n")
+            first = next(number for number, text in enumerate(paragraphs) if re.search(r"\bFollows\s", text))
+            follows = "\n\n".join(paragraphs[first:])
             parts.append(f"### [{name}]({page})\n\n{follows}")
     return "\n\n".join(parts)
 
