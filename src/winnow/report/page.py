@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from winnow import __version__
 from winnow.render import figures, pages
@@ -27,7 +29,7 @@ NAMED = 50
 
 def write(
     path: Path,
-    folder: Path,
+    folders: Sequence[Path],
     runs: Sequence[Run],
     lines: Sequence[Line],
     rows: Sequence[Row],
@@ -46,7 +48,12 @@ def write(
     every = list({run.id: run for run in (*runs, *(run for one in studies for run in one.runs))}.values())
     failed = [run for run in every if run.failure is not None]
     unscored = [run for run in every if run.failure is None and run.score is None]
-    made = provenance.commands(every, folder, [one.study for one in studies])
+    made = [
+        command
+        for folder in folders
+        if (mine := [run for run in every if run.folder == str(folder)])
+        for command in provenance.commands(mine, folder, [one.study for one in studies])
+    ]
     missing = [name for command in made for name in command.missing]
     asked = ["--study", studies[0].study.name] if only else []
     pages.write(
@@ -55,7 +62,7 @@ def write(
         title=f"What {len(every):,} runs say" + (f" on {studies[0].study.name}" if only else ""),
         script=Markup(script),
         script_sum=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        folder=str(folder),
+        folders=list(map(str, folders)),
         counts=_counts(every),
         weak_oracles=doubts.weak_oracles(every),
         warned=doubts.warned(every),
@@ -75,7 +82,7 @@ def write(
         resamples=statistics.RESAMPLES,
         rule=tables.RULE,
         methods=order,
-        rows=[_row(row, order) for row in rows],
+        rows=[_row(row, order, path) for row in rows],
         filters=_filters(rows),
         profiles=_some(_profiles(suite, lines, colour) for suite in suites),
         curves=_some(_curves(suite, runs, colour) for suite in suites),
@@ -83,7 +90,7 @@ def write(
         gains=_gains(runs, rows, colour),
         commands=made,
         typed=provenance.typed(every),
-        this=f"winnow report {shlex.join([str(folder), *asked, '--html', str(path)])}",
+        this=f"winnow report {shlex.join([*map(str, folders), *asked, '--html', str(path)])}",
         version=__version__,
         versions=provenance.versions(every),
         settings=provenance.settings(every),
@@ -246,7 +253,7 @@ def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) 
 # -------------------------------------------------------------------------------------------------------- the table
 
 
-def _row(row: Row, order: Sequence[str]) -> dict[str, Any]:
+def _row(row: Row, order: Sequence[str], page: Path) -> dict[str, Any]:
     cells = []
     for label in order:
         cell = row.cells.get(label)
@@ -260,9 +267,26 @@ def _row(row: Row, order: Sequence[str]) -> dict[str, Any]:
                 "warned": cell.warned if cell else 0,
                 "best": bool(cell and cell.best),
                 "paper": number(cell.published) if cell else "",
+                "raw": _raw(cell.raw, page) if cell else [],
             }
         )
     return {"row": row, "share": "" if row.share is None else f"{row.share:g}", "cells": cells}
+
+
+def _raw(files: Sequence[tuple[int, str]], page: Path) -> list[dict[str, str]]:
+    """Links to the raw results behind a number: one for each file, with the seeds that it holds."""
+    seeds: dict[str, list[int]] = {}
+    for seed, file in files:
+        seeds.setdefault(file, []).append(seed)
+    here = page.resolve().parent
+    return [
+        {
+            "href": quote(Path(os.path.relpath(Path(file).resolve(), here)).as_posix()),
+            "seeds": ", ".join(map(str, sorted(numbers))) if len(seeds) > 1 else "raw",
+            "title": f"raw result of seed {', '.join(map(str, sorted(numbers)))}: {Path(file).name}",
+        }
+        for file, numbers in seeds.items()
+    ]
 
 
 def _filters(rows: Sequence[Row]) -> list[dict[str, Any]]:

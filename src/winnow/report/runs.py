@@ -81,6 +81,10 @@ class Run:
     """Effective sample size of the weights while training."""
     shares: dict[str, float]
     """Part of the weight by source."""
+    folder: str = ""
+    """The folder or packed file that it was read from, as it was given."""
+    raw: str = ""
+    """The file that holds its raw result: its own, or the packed file it is in."""
 
     @property
     def good_share(self) -> float | None:
@@ -88,25 +92,38 @@ class Run:
         return self.shares.get(level(parse(self.dataset).sources[1])) if self.share is not None else None
 
 
-def read(folder: Path, say: Callable[[str], None]) -> list[Run]:
-    """The runs in a folder and in its packed file, or in that alone if it is given. A line names each file that is no
-    result; nothing is moved or changed."""
+def read(folders: Path | Sequence[Path], say: Callable[[str], None]) -> list[Run]:
+    """The runs of one folder or several, each with its packed file; a packed file may be given alone. A run that is in
+    several of them counts once. A line names each file that is no result; nothing is moved or changed."""
+    by_id: dict[str, Run] = {}
+    repeated = 0
+    for folder in [folders] if isinstance(folders, Path) else folders:
+        for run in _read(folder, say):
+            repeated += run.id in by_id
+            by_id.setdefault(run.id, run)
+    if repeated:
+        say(f"{repeated:,} runs are in more than one of these folders; each counts once")
+    runs = sorted(by_id.values(), key=lambda run: (run.order, run.label, run.seed, run.id))
+    return told_apart(_by_protocol(_in_order(runs)))
+
+
+def _read(folder: Path, say: Callable[[str], None]) -> list[Run]:
     packed = results.packed_of(folder)
     if not (folder / "results").is_dir() and not packed.exists():
         what = "has no folder `results`" if folder.is_dir() else "there is no such folder"
         raise BadInput(f"{folder}: {what}; give the one that `winnow bench run --out` has written to")
     runs = []
     for result in results.collect(folder, say, move=False):
+        own = results.file_of(folder, result.id)
+        raw = own if own.exists() else packed
         try:
-            runs.append(_run(result))
+            runs.append(dataclasses.replace(_run(result), folder=str(folder), raw=str(raw)))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            path = results.file_of(folder, result.id)
-            where = path if path.exists() else f"{packed}, run {result.id}"
+            where = own if own.exists() else f"{packed}, run {result.id}"
             say(f"{where}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
     if not runs:
         raise BadInput(f"{folder / 'results'}: holds no result; `winnow bench run --out {folder}` writes them")
-    runs.sort(key=lambda run: (run.order, run.label, run.seed, run.id))
-    return told_apart(_by_protocol(_in_order(runs)))
+    return runs
 
 
 def _run(result: Result) -> Run:

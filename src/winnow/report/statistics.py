@@ -63,6 +63,8 @@ class Cell:
     best: bool = False
     warned: int = 0
     """Runs that raised an alarm while they trained."""
+    raw: tuple[tuple[int, str], ...] = ()
+    """The seed of each run, and the file that holds its raw result."""
 
     @property
     def mean(self) -> float | None:
@@ -175,6 +177,7 @@ def rows(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = publish
                 sum(run.failure is not None for run in same),
                 paper(dataset, algorithm, label),
                 warned=sum(bool(run.warnings) for run in same),
+                raw=tuple((run.seed, run.raw) for run in same if run.raw),
             )
             for label in labels(some)
             if (same := [run for run in some if run.label == label])
