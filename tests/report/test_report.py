@@ -616,7 +616,10 @@ def grid_page(tmp_path_factory) -> tuple[Path, list[Run]]:
 def test_the_page_is_whole_in_itself(grid_page):
     page, _ = grid_page
     outline = Outline(page.read_text())
-    assert all(target.startswith(("data:image/svg+xml;base64,", "#")) for target in outline.targets)
+    raw = {target for target in outline.targets if target.startswith("results/")}
+    assert raw == {f"results/{file.name}" for file in (page.parent / "results").iterdir()}
+    others = [target for target in outline.targets if target not in raw]
+    assert all(target.startswith(("data:image/svg+xml;base64,", "#")) for target in others)
     assert {target[1:] for target in outline.targets if target.startswith("#")} <= set(outline.ids)
     assert len(set(outline.ids)) == len(outline.ids)
     assert outline.handlers == []

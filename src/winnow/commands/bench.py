@@ -110,7 +110,7 @@ def _changed(options: Any) -> list[tuple[str, Any]]:
     return [(field.name, value) for field, value in values if value != field.default]
 
 
-def options(words: Sequence[str], asked: Mapping[str, Any]) -> config.Options:
+def options(arguments: Sequence[str], asked: Mapping[str, Any]) -> config.Options:
     """The options that --config may set."""
     return config.options_of_dataclass(Options)
 

@@ -18,9 +18,13 @@ METHODS = {
 
 # The set, the methods and the seeds were fixed before they were compared. Rows, widths, learning rate and updates were
 # settled with uniform and AW alone, on other seeds, so that AW learns with every seed: results/demo/sizing.json.
-ROWS, HIDDEN, LEARNING_RATE = 100_000, (64, 64), 1e-3
+ROWS = 100_000
+HIDDEN = (64, 64)
+LEARNING_RATE = 1e-3
 SET = f"hopper-random-expert-10%@{ROWS}"
-EPISODES, ROUNDS, CURVE = 10, 3, 4
+EPISODES = 10
+ROUNDS = 3
+CURVE = 4
 
 
 def demo(
@@ -46,20 +50,22 @@ def demo(
 
     name = SET if rows == ROWS else f"{SET.split('@')[0]}@{rows}"
     dataset = made(name)
-    said = verdict(imbalance(dataset))
-    print(f"{dataset}\n{said}\n")
+    text = verdict(imbalance(dataset))
+    print(f"{dataset}\n{text}\n")
 
     trained = _train(dataset, out / "runs", steps, seeds)
-    by_method = {method: [one for one in trained if one.run.method == method] for method in METHODS}
-    scores = {method: [one.score for one in runs] for method, runs in by_method.items()}
-    weights = {method: [one.weights() for one in runs] for method, runs in by_method.items()}
+    by_method = {method: [run for run in trained if run.run.method == method] for method in METHODS}
+    scores = {method: [run.score for run in runs] for method, runs in by_method.items()}
+    weights = {method: [run.weights() for run in runs] for method, runs in by_method.items()}
     expert = dataset.source == dataset.meta.sources.index("expert")
-    good = {method: float(np.mean([one.share(expert) for one in found])) for method, found in weights.items()}
+    good = {
+        method: float(np.mean([seed.share(expert) for seed in row_weights])) for method, row_weights in weights.items()
+    }
     _show(scores, good)
 
     curves: dict[str, dict[int, list[float]]] = {method: {} for method in METHODS}
     for method, runs in by_method.items():
-        for played in (played for one in runs for played in one.rounds):
+        for played in (played for run in runs for played in run.rounds):
             curves[method].setdefault(played.step, []).append(played.score)
     pictures = {
         "returns": figures.returns({dataset.meta.name: dataset}),
@@ -67,11 +73,11 @@ def demo(
         "curves": figures.curves(curves, "while training"),
     }
     weighed = [
-        figures.weights(dataset, found[0].weight, f"{method}, seed 0")
-        for method, found in weights.items()
+        figures.weights(dataset, row_weights[0].weight, f"{method}, seed 0")
+        for method, row_weights in weights.items()
         if method != "uniform"
     ]
-    raw = {one.run.name: [played.line() for played in one.rounds] for one in trained}
+    raw = {run.run.name: [played.line() for played in run.rounds] for run in trained}
     write_text(out / "returns.json", json.dumps({"dataset": dataset.fingerprint, "rounds": raw}))
     page = out / "index.html"
     pages.write(
@@ -79,7 +85,7 @@ def demo(
         "demo.html",
         title="What re-weighting does to imbalanced data",
         dataset={"rows": f"{len(dataset):,}", "environment": "hopper", "share": f"{np.mean(dataset.source == 1):.0%}"},
-        verdict=said,
+        verdict=text,
         runs=trained,
         steps=f"{steps:,}",
         rounds=ROUNDS,
@@ -90,9 +96,9 @@ def demo(
                 "score": f"{np.mean(scores[method]):.1f}",
                 "each": "  ".join(f"{score:.0f}" for score in scores[method]),
                 "good": f"{good[method]:.0%}",
-                "words": words,
+                "words": about,
             }
-            for method, words in METHODS.items()
+            for method, about in METHODS.items()
         ],
         figures={name: pages.embedded(figure) for name, figure in pictures.items()}
         | {"weights": [pages.embedded(figure) for figure in weighed]},

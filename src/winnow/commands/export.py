@@ -48,9 +48,10 @@ def export(
             raise BadInput(f"{path}: is the run itself; choose another name")
     if run.is_dir():
         raise BadInput(f"{run}: is a folder; give one of the runs in it, say {_example(run)}")
-    policy, said = Policy.load(run), checkpoint.read_record(run)
-    facts = {"run": said["name"], "dataset": said["dataset"]["name"]}
-    if names := said["dataset"].get("choice_names"):
+    policy = Policy.load(run)
+    saved = checkpoint.read_record(run)
+    facts = {"run": saved["name"], "dataset": saved["dataset"]["name"]}
+    if names := saved["dataset"].get("choice_names"):
         facts["choice_names"] = json.dumps(names)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for _, path, write in wanted:

@@ -57,25 +57,25 @@ def fourrooms(
         raise BadInput(f"{out}: is a file; give --out the name of a folder")
     with Progress(seeds * episodes, shown=True, unit="episodes") as bar:
         bar.describe("weighing")
-        found = run(slip, seeds, settings, done=lambda seed: bar.count(episodes))
+        results = run(slip, seeds, settings, done=lambda seed: bar.count(episodes))
     grid = Grid(slip)
-    summary = summarise(found, grid.best)
-    _show(summary, found, grid.best)
+    summary = summarise(results, grid.best)
+    _show(summary, results, grid.best)
     if out is not None:
-        _write(out, found, summary, settings, grid)
+        _write(out, results, summary, settings, grid)
 
 
-def _heading(found: Sequence[Seed], best: float, slip: float) -> str:
-    mean = sum(seed.numbers["rows"] for seed in found) / len(found)
-    shortest = min(seed.numbers["shortest"] for seed in found)
+def _heading(results: Sequence[Seed], best: float, slip: float) -> str:
+    mean = sum(seed.numbers["rows"] for seed in results) / len(results)
+    shortest = min(seed.numbers["shortest"] for seed in results)
     moves = f"slip {slip:g}" if slip else "deterministic"
     return (
         f"Four rooms, {moves}: the best policy earns {best:.4f} a step. "
-        f"{len(found)} datasets, {mean:,.0f} steps on average; the shortest episode has {shortest:g}."
+        f"{len(results)} datasets, {mean:,.0f} steps on average; the shortest episode has {shortest:g}."
     )
 
 
-def _show(summary: Sequence[Summary], found: Sequence[Seed], best: float) -> None:
+def _show(summary: Sequence[Summary], results: Sequence[Seed], best: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -93,20 +93,20 @@ def _show(summary: Sequence[Summary], found: Sequence[Seed], best: float) -> Non
             f"{100 * line.optimum:.1f} %",
         )
     lucky, possible = (
-        sum(seed.numbers[name] for seed in found) / len(found)
+        sum(seed.numbers[name] for seed in results) / len(results)
         for name in ("linear program by outcome", "linear program")
     )
     console.print(table)
     text = f"The best policy earns {best:.4f}; the linear program finds {possible:.4f} in the data"
     if lucky > possible + 1e-6:
         text += f", and {lucky:.4f} if it may weigh lucky outcomes of a move more than unlucky ones"
-    text += f". Means over {len(found)} dataset(s), ± half of the 95 % interval over them."
+    text += f". Means over {len(results)} dataset(s), ± half of the 95 % interval over them."
     console.print(f"\n{text}", highlight=False)
     if warning := summary[0].of["value"].warning:
         console.print(warning, highlight=False)
 
 
-def _write(out: Path, found: Sequence[Seed], summary: Sequence[Summary], settings: Settings, grid: Any) -> None:
+def _write(out: Path, results: Sequence[Seed], summary: Sequence[Summary], settings: Settings, grid: Any) -> None:
     """The figure, the table and the raw values, each whole or not at all."""
     import dataclasses
 
@@ -118,12 +118,12 @@ def _write(out: Path, found: Sequence[Seed], summary: Sequence[Summary], setting
 
     of_form = {line.form: line for line in summary}
     shown = [next(form for form in of_form if form.startswith(start)) for start in _panels(of_form)]
-    maps = {row.form: row.map for row in found[0].rows}
+    maps = {row.form: row.map for row in results[0].rows}
     below = {
         form: f"J {of_form[form].of['reported'].value:.4f}   policy {of_form[form].of['value'].value:.4f}"
         for form in shown
     }
-    title = _heading(found, grid.best, grid.slip)
+    title = _heading(results, grid.best, grid.slip)
     figures.save(draw(grid, {form: maps[form] for form in shown}, below, title), out / "fourrooms.png")
 
     head = ["weights", *MEASURES.values(), "of the best"]
@@ -132,21 +132,21 @@ def _write(out: Path, found: Sequence[Seed], summary: Sequence[Summary], setting
     writer = csv.writer(cells, lineterminator="\n")
     writer.writerow(["form", *(f"{name}{part}" for name in MEASURES for part in ("", "_low", "_high")), "optimum"])
     for line in summary:
-        shown_of = [f"{one.value:.4f} ({one.low:.4f}–{one.high:.4f})" for one in line.of.values()]
+        shown_of = [f"{estimate.value:.4f} ({estimate.low:.4f}–{estimate.high:.4f})" for estimate in line.of.values()]
         lines.append(f"| {line.form} | {' | '.join(shown_of)} | {100 * line.optimum:.1f} % |")
-        numbers = [number for one in line.of.values() for number in (one.value, one.low, one.high)]
+        numbers = [number for estimate in line.of.values() for number in (estimate.value, estimate.low, estimate.high)]
         writer.writerow([line.form, *(f"{number:.6g}" for number in (*numbers, line.optimum))])
     write_text(out / "table.md", f"{title}\n\n" + "\n".join(lines) + "\n")
     write_text(out / "table.csv", cells.getvalue())
-    said = {
+    facts = {
         "winnow": __version__,
         "slip": grid.slip,
         "settings": dataclasses.asdict(settings),
         "rooms": grid.rooms,
         "best": grid.best,
-        **record(found),
+        **record(results),
     }
-    write_text(out / "raw.json", json.dumps(said, allow_nan=False) + "\n")
+    write_text(out / "raw.json", json.dumps(facts, allow_nan=False) + "\n")
     print(f"figure {out / 'fourrooms.png'}\ntable {out / 'table.md'}, table.csv\nraw values {out / 'raw.json'}")
 
 

@@ -19,7 +19,7 @@ from winnow.system.progress import warn
 if TYPE_CHECKING:
     from winnow.ope.estimate import Interval, Judgement
 
-UNTOLD = (
+NOT_COVERED = (
     "95 %: over resampled episodes of the log, initial Q networks, held-out first states and, where a method has "
     "several runs, training seeds. Not covered: Q's errors in states and actions that nobody logged."
 )
@@ -40,7 +40,7 @@ def ope(
     """Estimate what trained policies are worth from logged episodes alone, and which method is best.
 
     Fitted Q evaluation gives the discounted return of a policy from the held-out episodes' first states on. The
-    weighted reward is the mean reward of a held-out step as the run draws and weighs it: what its weights promise.
+    weighted reward is the mean reward of a held-out step as the run samples and weighs it: what its weights promise.
     Both are estimates; see docs/ope.md for how far they could be trusted where the truth was known.
 
     Args:
@@ -64,7 +64,7 @@ def ope(
         trained, failed = estimate.load(run, dataset)
         with Progress(fqe.steps * len(trained), shown=True, unit="updates") as bar:
             bar.compiling("fitting Q")
-            found = estimate.judge(
+            judgements = estimate.judge(
                 trained,
                 held_out,
                 fqe,
@@ -72,45 +72,51 @@ def ope(
                 bar.count,
                 lambda name, value: bar.say(f"{name}: value {value:.4g}"),
             )
-        record = [judgement.record() for judgement in found]
+        record = [judgement.record() for judgement in judgements]
         if out:
-            write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(found))
+            write_text(out, dumps(record, indent=1) + "\n" if out.suffix == ".json" else table(judgements))
         for line in failed:
             warn(line)
         if not json:
-            for judgement in found:
+            for judgement in judgements:
                 show(judgement, each)
             if out:
                 print(f"results {out}")
         report({"estimates": record, "failed": failed, "results": out})
 
 
-def show(one: Judgement, each: bool) -> None:
-    """Methods, best first, and what is to be known beside them."""
+def show(judgement: Judgement, each: bool) -> None:
+    """Print the methods, best first, and notes on them."""
     from rich.console import Console
-    from rich.table import Column, Table
     from rich.text import Text
 
-    console, held, gamma = Console(), one.held_out, one.settings.discount
-    title = f"{held['name']}: {held['episodes']:,} episodes, {held['rows']:,} rows; Q fitted to {one.fit} rows"
-    heads = ("runs", f"value (γ {gamma:g})", "95 %", "best", "J(D_w) a step")
-    methods = Table(Column("method", overflow="fold"), *(Column(head, justify="right") for head in heads), box=None)
-    for method in one.methods:
+    from winnow.commands._tables import fitted
+
+    console = Console()
+    held_out = judgement.held_out
+    title = f"{held_out['name']}: {held_out['episodes']:,} episodes, {held_out['rows']:,} rows"
+    heads = ("method", "runs", f"value (γ {judgement.settings.discount:g})", "95 %", "best", "J(D_w) a step")
+    rows = []
+    for method in judgement.methods:
         promised = "" if method.weighted is None else f"{method.weighted:.4g}"
-        cells = (str(method.runs), *_cells(method.value), f"{method.best:.0%}", promised)
-        methods.add_row(Text(method.method), *cells)
-    if one.data:
-        methods.add_row(Text("the held-out episodes themselves"), "", *_cells(one.data), "", f"{one.reward.value:.4g}")
-    console.print(Text(title, style="bold"), methods, sep="\n")
+        rows.append([method.method, str(method.runs), *_cells(method.value), f"{method.best:.0%}", promised])
+    console.print(Text(f"{title}; Q fitted to {judgement.fit} rows", style="bold"))
+    console.print(fitted(console, heads, rows))
+    if judgement.data:
+        value, interval = _cells(judgement.data)
+        text = f"the held-out episodes themselves: {value}, 95 % {interval}, {judgement.reward.value:.4g} a step"
+        console.print(Text(text))
     if each:
-        heads = ("value", "95 %", "drift", "clipped", "J(D_w)", "95 %", "episodes", "flow")
-        runs = Table(Column("run", overflow="fold"), *(Column(head, justify="right") for head in heads), box=None)
-        for run in one.runs:
-            w = run.weighted
-            promised = (*_cells(w.reward), f"{w.episodes:.1f}", f"{w.flow:.3f}") if w else ("", "", "", "")
-            runs.add_row(Text(run.run), *_cells(run.value), f"{run.drift:+.3g}", f"{run.clipped:.0%}", *promised)
-        console.print("", runs, sep="\n")
-    for note in [*one.notes, UNTOLD]:
+        heads = ("run", "value", "95 %", "drift", "clipped", "J(D_w)", "95 %", "episodes", "flow")
+        rows = []
+        for run in judgement.runs:
+            weighted = run.weighted
+            promised = ("", "", "", "")
+            if weighted:
+                promised = (*_cells(weighted.reward), f"{weighted.episodes:.1f}", f"{weighted.flow:.3f}")
+            rows.append([run.run, *_cells(run.value), f"{run.drift:+.3g}", f"{run.clipped:.0%}", *promised])
+        console.print("", fitted(console, heads, rows), sep="\n")
+    for note in [*judgement.notes, NOT_COVERED]:
         console.print(Text(note), soft_wrap=False)
 
 
@@ -118,24 +124,24 @@ def _cells(value: Interval) -> tuple[str, str]:
     return f"{value.value:.4g}", f"{value.low:.4g} to {value.high:.4g}"
 
 
-def table(found: Sequence[Judgement]) -> str:
+def table(judgements: Sequence[Judgement]) -> str:
     """Methods and runs as lines of one CSV table."""
     heads = ["dataset", "held_out", "level", "name", "runs", "seed", "value", "low", "high", "best"]
     heads += ["weighted_reward", "weighted_low", "weighted_high", "drift", "clipped"]
     text = io.StringIO()
     writer = csv.DictWriter(text, heads, lineterminator="\n")
     writer.writeheader()
-    for one in found:
-        place = {"dataset": one.dataset, "held_out": one.held_out["name"]}
-        for method in one.methods:
+    for judgement in judgements:
+        dataset_columns = {"dataset": judgement.dataset, "held_out": judgement.held_out["name"]}
+        for method in judgement.methods:
             line: dict[str, Any] = {"level": "method", "name": method.method, "runs": method.runs, "best": method.best}
             line |= method.value._asdict() | {"weighted_reward": method.weighted}
-            writer.writerow(place | line)
-        for run in one.runs:
+            writer.writerow(dataset_columns | line)
+        for run in judgement.runs:
             line = {"level": "run", "name": run.run, "runs": 1, "seed": run.seed, **run.value._asdict()}
             line |= {"drift": run.drift, "clipped": run.clipped}
             if run.weighted:
                 value, low, high = run.weighted.reward
                 line |= {"weighted_reward": value, "weighted_low": low, "weighted_high": high}
-            writer.writerow(place | line)
+            writer.writerow(dataset_columns | line)
     return text.getvalue()

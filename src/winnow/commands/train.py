@@ -172,7 +172,8 @@ def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, A
 
     if not options.dataset:
         raise BadInput("no dataset is given; name at least one")
-    runs, notes = [], {}
+    runs = []
+    notes: dict[str, None] = {}
     for dataset in map(open_dataset, options.dataset):
         notes |= dict.fromkeys(_overfitting(dataset, options))
         algorithm = _with_settings(make_algorithm(names.algorithm, dataset), settings.get("algorithm", {}))
@@ -226,7 +227,8 @@ def _overfitting(dataset: Any, options: Options) -> list[str]:
 
 def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any]) -> list[str]:
     """A line for every setting of a sampler that the number of rows has decided, and nobody gave."""
-    word, rows = _word(sampler), f"{dataset.meta.name}: has only {len(dataset):,} rows"
+    word = _word(sampler)
+    rows = f"{dataset.meta.name}: has only {len(dataset):,} rows"
     prefix = "sampler" if "sampler" in settings else f"sampler.{word}"
     names = [field.name for field in dataclasses.fields(usual)]
     values = {name: (getattr(sampler, name), getattr(usual, name)) for name in names}

@@ -137,7 +137,8 @@ def _weigh_files(run: Path, over: str, out: Path, dataset: str | None, address: 
     scorer = Scorer.of(_opened(run, dataset), run)
     with bar("weighing") as progress:
         done = score_all(scorer, over, out, address=address, progress=progress)
-    rows, weighed = done.sums.rows, done.sums.weighed
+    rows = done.sums.rows
+    weighed = done.sums.weighed
     print(f"{rows:,} rows in {done.files} files ({done.before} of them were done before)")
     if weighed < rows:
         print(f"{rows - weighed:,} rows without a successor have no weight")

@@ -20,7 +20,8 @@ _quiet = False
 def quietly(quiet: bool = True) -> Iterator[None]:
     """Inside, no bar is shown and `say` prints nothing. `warn` still does."""
     global _quiet
-    before, _quiet = _quiet, quiet or _quiet
+    before = _quiet
+    _quiet = quiet or before
     try:
         yield
     finally:
