@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import advice
 import api
 import commands
 import conformance
@@ -34,6 +35,7 @@ FILLS: dict[str, Callable[[str], str]] = {
     "source": source.function,
     "examples": source.examples,
     "scores": scores.table,
+    "collapse": advice.collapse,
     "deviations": conformance.deviations,
     "density": conformance.density,
     "exact": conformance.exact,

@@ -61,10 +61,11 @@ def _default(value: Any) -> str:
 def _allowed(field: Any, kind: Any) -> str:
     if typing.get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(kind))
-    low, high = field.metadata.get("low"), field.metadata.get("high")
+    low, high, above, below = (field.metadata.get(name) for name in ("low", "high", "above", "below"))
     if low is not None and high is not None:
         return f"{low} to {high}"
-    if low is not None:
-        return f"≥ {low}"
+    ends = {"≥": low, ">": above, "≤": high, "<": below}
+    if limits := [f"{sign} {end}" for sign, end in ends.items() if end is not None and end != float("inf")]:
+        return ", ".join(limits)
     words = {bool: "yes or no", str: "text", int: "a whole number", float: "a number", tuple: "whole numbers"}
     return words[typing.get_origin(kind) or kind]

@@ -22,7 +22,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from learning import learn, options
@@ -32,11 +31,10 @@ from winnow.bench import suites
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.methods import METHODS, make_sampler
-from winnow.nets import twins_init
 from winnow.samplers import SAMPLERS, Followed
 from winnow.samplers.fits.continued import continued_returns
 from winnow.samplers.fits.followed import with_followers
-from winnow.samplers.fits.values import cut, fitted, judged
+from winnow.samplers.fits.values import FOLDS, Folds, cut
 from winnow.system.progress import Progress
 
 PART = 0.02
@@ -55,10 +53,14 @@ def advantages(data: Dataset) -> np.ndarray:
     score = continued_returns(data, settings)
     mean, std = data.obs_moments
     first = jnp.asarray((data.start_obs - mean) / std)
-    params = {"value": twins_init(jax.random.key(settings.seed), (first.shape[1], *settings.hidden, 1))}
-    rng, steps = np.random.default_rng(settings.seed), cut(settings.steps, len(score))
+    rng = np.random.default_rng(settings.seed)
+    fold = rng.permutation(len(score)) % FOLDS
+    folds = Folds(fold, tuple(np.flatnonzero(fold != number) for number in range(FOLDS)))
+    steps = cut(settings.steps, len(score))
     with Progress(steps, shown=False, unit="updates") as bar:
-        return score - judged(fitted(params, first, score, steps, rng, bar), first)
+        before = folds.init(settings.seed, (first.shape[1], *settings.hidden, 1))
+        fitted = folds.fit(before, first, score, steps, rng, bar)
+        return score - folds.predict(fitted, first, np.arange(len(score)))
 
 
 def over_rows(data: Dataset, drawn: np.ndarray) -> np.ndarray:

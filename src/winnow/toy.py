@@ -1,4 +1,4 @@
-"""Dome: a small continuous-control problem with a known optimum, for the demo and the tests.
+"""Two made-up problems: the dome, a small control problem with a known optimum, and the log of a plant.
 
 A puck lies on top of a slippery dome. The further it is from the top the harder it is pulled down, and when it slides
 over the edge the episode is over. Two forces push it. Each step earns 1 less a quadratic cost of place, speed and
@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from winnow.data.arrays import from_arrays
-from winnow.data.dataset import Dataset
+from winnow.data.dataset import Dataset, combine
 from winnow.data.recipes import mixed
 
 STEPS = 200
@@ -133,3 +133,61 @@ def normalised(returns: np.ndarray) -> np.ndarray:
     """100 · (G − random) / (best − random)."""
     low, high = references()
     return 100 * (returns - low) / (high - low)
+
+
+# ------------------------------------------------------------------------------------------------------------ plant
+
+
+def plant(episodes: int = 150, steps: int = 199, sensors: int = 42, good: float = 0.05, seed: int = 0) -> Dataset:
+    """The log of a plant: few episodes of a good controller, many of bad ones, and mostly sensors that say nothing.
+
+    Nine columns are the plant's state and sums of it. Each of the `sensors` is noise about a level that differs between
+    episodes. In the worst tenth of the episodes the sensors drift away before the recording ends, to about 20 standard
+    deviations. A step earns at most 1; now and then there is a large penalty for a trip. A row's source says whose
+    episode it is.
+    """
+    rng = np.random.default_rng(seed)
+    skilled = np.zeros(episodes, bool)
+    skilled[rng.permutation(episodes)[: max(1, round(good * episodes))]] = True
+    bias = rng.normal(0, 1.2, (episodes, 3))
+    state = rng.normal(0, 1, (episodes, 6))
+    states = [state]
+    actions: list[np.ndarray] = []
+    rewards: list[np.ndarray] = []
+    for _ in range(steps):
+        wanted = np.where(skilled[:, None], -0.9 * state[:, :3], bias)
+        action = np.clip(wanted + rng.normal(0, 0.3, (episodes, 3)), -2, 2)
+        trip = rng.random(episodes) < 0.0005
+        actions.append(action)
+        rewards.append(np.exp(-0.7 * (state[:, :3] ** 2).sum(axis=1)) - 0.1 * (action**2).mean(axis=1) - 100 * trip)
+        push = np.concatenate([0.5 * action, 0.15 * action], axis=1)
+        state = 0.9 * state + push + rng.normal(0, 0.15, (episodes, 6))
+        states.append(state)
+    seen = np.stack(states, axis=1)
+    sums = np.stack(
+        [seen[..., :3].sum(axis=-1), seen[..., 3:].sum(axis=-1), np.abs(seen[..., :3]).max(axis=-1)], axis=-1
+    )
+    level = rng.normal(0, 1, (episodes, 1, sensors))
+    noise = level + rng.normal(0, 0.3, (episodes, steps + 1, sensors))
+    reward = np.stack(rewards, axis=1)
+    worst = np.argsort(np.where(skilled, np.inf, reward.sum(axis=1)))[: max(1, episodes // 10)]
+    noise[worst] += 12 * rng.normal(0, 1, (len(worst), 1, sensors)) * np.linspace(0, 1, steps + 1)[:, None] ** 4
+    obs = np.concatenate([seen, sums, noise], axis=-1)
+
+    def rows(column: np.ndarray) -> np.ndarray:
+        return column.reshape(episodes * steps, *column.shape[2:])
+
+    end = np.zeros((episodes, steps), bool)
+    end[:, -1] = True
+    made = from_arrays(
+        rows(obs[:, :-1]),
+        rows(np.stack(actions, axis=1)),
+        rows(reward),
+        np.zeros(episodes * steps, bool),
+        rows(end),
+        rows(obs[:, 1:]),
+        where="plant",
+        name="plant",
+    )
+    parts = {"bad": made.select(np.flatnonzero(~skilled)), "good": made.select(np.flatnonzero(skilled))}
+    return combine(parts, name="plant")

@@ -6,6 +6,8 @@ This module knows no plug-in. A plug-in imports from here and from `nets`, and f
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 import typing
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
@@ -125,9 +127,36 @@ def expect(weight: Array, value: Array) -> Array:
 T = TypeVar("T")
 
 
-def setting(*, default: Any, low: float | None = None, high: float | None = None, static: bool = False) -> Any:
-    """A field with an allowed range (inclusive), or a float that the program is compiled for (`static`)."""
-    return dataclasses.field(default=default, metadata={"low": low, "high": high, "static": static})
+def setting(
+    *,
+    default: Any,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    static: bool = False,
+) -> Any:
+    """A field with an allowed range, or a float that the program is compiled for (`static`). `low` and `high` belong to
+    the range, `above` and `below` do not."""
+    span = {"low": low, "high": high, "above": above, "below": below}
+    return dataclasses.field(default=default, metadata=span | {"static": static})
+
+
+BOUNDS: dict[str, tuple[str, Callable[[Any, float], bool]]] = {
+    "low": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "high": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
+
+
+def allowed_range(field: dataclasses.Field[Any]) -> str:
+    """The range of a setting in words, as in "above 0 and at most 1"; empty if every number is allowed."""
+    bounds = {name: field.metadata.get(name) for name in BOUNDS}
+    if bounds["low"] is not None and bounds["high"] is not None:
+        return f"in [{bounds['low']}, {bounds['high']}]"
+    finite = {name: bound for name, bound in bounds.items() if bound is not None and abs(bound) < math.inf}
+    return " and ".join(f"{BOUNDS[name][0]} {bound:g}" for name, bound in finite.items())
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting, dataclasses.field))
@@ -152,7 +181,7 @@ def check_settings(config: Any, where: str) -> None:
         if typing.get_origin(kind[field.name]) is Literal and value not in typing.get_args(kind[field.name]):
             choices = ", ".join(map(repr, typing.get_args(kind[field.name])))
             raise BadInput(f"{where}.{field.name} is {value!r}; choose one of {choices}")
-        low, high = field.metadata.get("low"), field.metadata.get("high")
-        if (low is not None and not value >= low) or (high is not None and not value <= high):
-            span = f"at least {low}" if high is None else f"at most {high}" if low is None else f"in [{low}, {high}]"
-            raise BadInput(f"{where}.{field.name} is {value}; it must be {span}")
+        for name, (_, holds) in BOUNDS.items():
+            bound = field.metadata.get(name)
+            if bound is not None and not holds(value, bound):
+                raise BadInput(f"{where}.{field.name} is {value}; it must be {allowed_range(field) or 'finite'}")

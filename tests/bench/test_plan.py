@@ -157,7 +157,7 @@ def test_sweeps_of_words_flags_and_layers():
         ("weighter.lambda_k=big", "--sweep weighter.lambda_k=big: must be a number"),
         ("weighter.lambda_k=nan", "must be a number"),
         ("weighter.form=papr", "choose one of 'paper', 'code'"),
-        ("sampler.temperature=0", "sampler.temperature is 0.0; aw needs one above 0"),
+        ("sampler.temperature=0", "sampler.temperature is 0.0; it must be above 0"),
         ("algorithm.standardise=yes", "must be true or false"),
         ("algorithm.hidden=8,a", "whole numbers joined with x"),
     ],

@@ -106,5 +106,5 @@ def test_settings_that_mean_nothing_are_refused(name: str, value: float) -> None
 
 
 def test_messages_call_it_by_its_own_name() -> None:
-    with pytest.raises(BadInput, match="followed needs one above 0"):
-        dataclasses.replace(QUICK, temperature=0.0).probabilities(toy_dataset())
+    with pytest.raises(BadInput, match="and followed needs the returns"):
+        QUICK.probabilities(toy_dataset(kind="bag"))

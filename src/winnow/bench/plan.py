@@ -214,8 +214,6 @@ def planned(
             for sweep, text in zip(fitting, values, strict=True):
                 made[sweep.family], swept[sweep.place] = sweep.applied(made[sweep.family], text)
             _check(*made.values())
-            if any(place.startswith("sampler.") for place in swept):
-                _draws(made["sampler"])
             for seed in range(seeds):
                 run = Planned(entry, **made, seed=seed, how=how, method=kind.method, swept=swept, command=command)
                 runs.setdefault(run.id, run)
@@ -231,12 +229,6 @@ def _check(algorithm: Algorithm, sampler: Sampler, weighter: Weighter) -> None:
     """Refuse settings outside their range."""
     for family, part in {"algorithm": algorithm, "sampler": sampler, "weighter": weighter}.items():
         check_settings(part, family)
-
-
-@lru_cache(maxsize=4096)
-def _draws(sampler: Sampler) -> None:
-    """Refuse settings of a sampler, which says so when it is asked for probabilities: of made-up rows."""
-    sampler.probabilities(Entry(parse("hopper-random")).stand_in(200))
 
 
 # ------------------------------------------------------------------------------------------------------ packs

@@ -205,7 +205,7 @@ def check(runs: Sequence[Run], **counts: int) -> None:
             raise BadInput(f"a run's name must be a file name, got {run.name!r}; choose one without slashes")
         if is_pack_checkpoint(run.name):
             raise BadInput(f"a run must not be named {run.name!r}: that is a checkpoint's file name; choose another")
-        for where, part in (("algorithm", run.algorithm), ("weighter", run.weighter)):
+        for where, part in (("algorithm", run.algorithm), ("sampler", run.sampler), ("weighter", run.weighter)):
             check_settings(part, where)
     # Weighters check a whole dataset, so once for each dataset and not for every seed.
     for run in {(id(run.dataset), run.weighter): run for run in runs}.values():
