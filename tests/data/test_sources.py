@@ -145,7 +145,7 @@ def test_npz_under_the_usual_names(tmp_path, names):
     np.savez(path, infos=np.zeros(3), **{theirs: made[mine] for mine, theirs in zip(ORDER, names, strict=True)})
     data = open_dataset(path)
     assert data.fingerprint == dataset().fingerprint
-    assert not any("done" in note for note in data.meta.notes)
+    assert not any("`done`" in note for note in data.meta.notes)
 
 
 def test_what_done_was_taken_for_is_noted(tmp_path):
@@ -221,7 +221,7 @@ def test_parquet_rows_that_do_not_fit(tmp_path):
     write(observations=[[1.0, 2.0]] * 5 + [[1.0]] + [[1.0, 2.0]] * 2)
     refused(path, "observations, row 5: has 1 numbers, row 0 has 2")
     write(rewards=[1.0, 2.0, None, 4.0, 5.0, 6.0, 7.0, 8.0])
-    refused(path, "rewards, row 2: is empty")
+    refused(path, "rewards, row 2: nan is not a finite number")
     write(actions=[[1.0, None]] * 8)
     refused(path, "actions must be a plain list of numbers")
     write(actions=[[[1.0]]] * 8)

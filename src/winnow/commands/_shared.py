@@ -213,5 +213,8 @@ def dataset_record(dataset: Dataset, path: str) -> dict[str, Any]:
         "action": dataset.action_dim,
         "environment": meta.environment,
         "sources": source_rows(dataset),
+        "observation_names": list(meta.obs_names),
+        "action_names": list(meta.action_names),
+        "fingerprint": dataset.fingerprint,
         "notes": list(meta.notes),
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from winnow.commands._shared import bar, made, opened, summarise
+from winnow.commands._shared import answer, bar, dataset_record, made, opened, summarise
 from winnow.data.names import Name, level
 from winnow.errors import BadInput
 from winnow.system import progress
@@ -145,6 +145,17 @@ def import_(
     /,
     *,
     out: Path,
+    observations: str | None = None,
+    actions: str | None = None,
+    reward: str | None = None,
+    reward_from: str | None = None,
+    next_observations: str | None = None,
+    episode: str | None = None,
+    terminal: str | None = None,
+    timeout: str | None = None,
+    drop: str | None = None,
+    columns: Path | None = None,
+    nan: Literal["refuse", "drop", "forward-fill"] | None = None,
     kind: Literal["episodes", "continuing", "bag"] | None = None,
     max_steps: int | None = None,
     action_bounds: tuple[float, float] | None = None,
@@ -153,12 +164,33 @@ def import_(
     choice_names: tuple[str, ...] = (),
     name: str | None = None,
     environment: str | None = None,
+    json: bool = False,
 ) -> None:
     """Read a dataset, check it, and write it as one flat file that opens at once.
 
+    Columns are found by their usual names (obs_0, obs_1, …; action; reward; episode; terminated) unless you name them.
+    Names are separated by commas and may be patterns: --observations 'temp_*,valve_1'. What was named, guessed and
+    ignored is printed and kept in the file.
+
     Args:
-        source: A D4RL HDF5 file, minari:ID or a Minari folder, an npz, Parquet or CSV file, or a winnow dataset.
+        source: A D4RL or robomimic HDF5 file, minari:ID or a Minari folder, a LeRobot folder, an npz, Parquet or CSV
+            file, or a winnow dataset.
         out: The file to write (say hopper.safetensors). It is replaced if it exists.
+        observations: Columns of the observation, in this order; for robomimic, LeRobot and Minari its keys.
+        actions: Columns of the action, in this order.
+        reward: The column of the reward; or `success`: 1 once in each episode in which `next.success` or `success` is
+            true.
+        reward_from: A column with progress: the reward of a row is how much it rises until the next row.
+        next_observations: Columns of the next observation. Without them, the next row's observation.
+        episode: The column with an id of the episode, a number or text.
+        terminal: The column that is 1 where the task ended.
+        timeout: The column that is 1 where only the recording ended.
+        drop: Columns to leave out, whatever else would match them.
+        columns: A TOML file with these options (observations = ["temp_*", "valve_1"], reward = "yield", …). Options of
+            the command come before those of the file.
+        nan: What to do with values that are missing or not finite. refuse (if you say nothing): say where they are;
+            drop: leave these rows out and split the episode there; forward-fill: take the value of the row before in
+            the same episode (never for rewards).
         kind: episodes; continuing: one recording with no ends; bag: unordered (s, a, r, s') rows. Without it, what the
             file says of itself, else episodes.
         max_steps: The environment's time limit, for a file that marks neither timeouts nor next observations.
@@ -170,24 +202,43 @@ def import_(
         choice_names: A name for each choice, in the order of their numbers.
         name: What to call the dataset. Without it, the file's name.
         environment: The environment's id (say Hopper-v4), where the file does not say it.
+        json: Print what was written as one JSON object on stdout, and nothing else there.
     """
     from winnow.data import store
     from winnow.data.choices import Actions
+    from winnow.data.columns import Columns, read_columns_file
     from winnow.data.sources import open_dataset
 
-    with bar("reading") as shown:
-        dataset = open_dataset(
-            source,
-            kind=kind,
-            max_steps=max_steps,
-            action_bounds=action_bounds,
-            actions=Actions(action_kind, action_choices, choice_names),
-            name=name,
-            environment=environment,
-            progress=shown,
-        )
-    store.save(dataset, out)
-    summarise(dataset, str(out))
+    options = {
+        "observations": observations,
+        "actions": actions,
+        "reward": reward,
+        "reward_from": reward_from,
+        "next_observations": next_observations,
+        "episode": episode,
+        "terminal": terminal,
+        "timeout": timeout,
+        "drop": drop,
+        "nan": nan,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    choice = Columns.of((read_columns_file(columns) if columns else {}) | given)
+    with answer(json) as report:
+        with bar("reading") as shown:
+            dataset = open_dataset(
+                source,
+                kind=kind,
+                max_steps=max_steps,
+                action_bounds=action_bounds,
+                actions=Actions(action_kind, action_choices, choice_names),
+                name=name,
+                environment=environment,
+                columns=choice,
+                progress=shown,
+            )
+        store.save(dataset, out)
+        summarise(dataset, str(out))
+        report(dataset_record(dataset, str(out)))
 
 
 def export(

@@ -18,10 +18,11 @@ def split(
     seed: int = 0,
     train: Path | None = None,
     held_out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Split a dataset into one to train on and one that is held out, by whole episodes.
 
-    Every source gives the same share, spread evenly over its returns. Pieces of one episode stay together. The first
+    Every source gives the same share, spread evenly over its returns. Segments of one episode stay together. The first
     file knows the second: `winnow ope` finds the held-out episodes of a run that was trained on the first.
 
     Args:
@@ -30,19 +31,22 @@ def split(
         seed: Another seed holds out other episodes.
         train: The file to train on. Without it, NAME.train.safetensors beside the dataset's file, or here.
         held_out: The file of the held-out episodes. Without it, NAME.held-out.safetensors beside the first.
+        json: Print what was written as one JSON object on stdout, and nothing else there.
     """
-    from winnow.commands._shared import opened, summarise
+    from winnow.commands._shared import answer, dataset_record, opened, summarise
     from winnow.data import holdout
 
-    place = Path(dataset)
+    path = Path(dataset)
     if not 0 < share < 1:
-        raise BadInput(f"--share is {share}; it must be above 0 and below 1 (a fifth is 0.2)")
-    stem = place.stem if place.is_file() else place.name.replace(":", "-")
-    first = train or (place.parent if place.is_file() else Path()) / f"{stem}.train.safetensors"
+        raise BadInput(f"--share must be above 0 and below 1, got {share}; a fifth is 0.2")
+    stem = path.stem if path.is_file() else path.name.replace(":", "-")
+    first = train or (path.parent if path.is_file() else Path()) / f"{stem}.train.safetensors"
     second = held_out or first.parent / f"{stem}.held-out.safetensors"
-    if place.exists() and place.resolve() in (first.resolve(), second.resolve()):
-        raise BadInput(f"{place}: would be overwritten by a part of itself; choose other names (--train, --held-out)")
-    parts = holdout.split(opened(dataset), share, seed)
-    holdout.write(*parts, first, second)
-    for part, file in zip(parts, (first, second), strict=True):
-        summarise(part, str(file))
+    if path.exists() and path.resolve() in (first.resolve(), second.resolve()):
+        raise BadInput(f"{path}: would be overwritten by a part of itself; choose other names (--train, --held-out)")
+    with answer(json) as report:
+        training, other = holdout.split(opened(dataset), share, seed)
+        holdout.write(training, other, first, second)
+        summarise(training, str(first))
+        summarise(other, str(second))
+        report({"train": dataset_record(training, str(first)), "held_out": dataset_record(other, str(second))})

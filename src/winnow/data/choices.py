@@ -26,6 +26,10 @@ class Actions(NamedTuple):
         return self.kind == "discrete" or (self.kind is None and (self.choices is not None or bool(self.names)))
 
 
+UNSAID = Actions()
+"""Nothing is said: the column decides, or the user is asked."""
+
+
 class Choices(NamedTuple):
     """A column of choices, checked."""
 

@@ -36,7 +36,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from winnow.data.arrays import from_arrays
-from winnow.data.columns import Progress
+from winnow.data.columns import Columns, Progress
 from winnow.data.dataset import Dataset
 from winnow.data.folder import home
 from winnow.data.minari import is_minari, minari_root
@@ -163,7 +163,7 @@ def _read(name: str, place: str | Path, progress: Progress | None) -> Dataset:
     if mend is None or not HDF5.recognise(where, path):
         return open_dataset(place, progress=progress)
     try:
-        found = HDF5.open(where, path, progress or (lambda done, total: None))
+        found = HDF5.open(where, path, progress or (lambda done, total: None), Columns())
         if found.own or not NEEDED <= set(found.columns) <= NEEDED | MORE:
             return open_dataset(place, progress=progress)  # not D4RL's layout
         same = len({len(column) for column in found.columns.values()}) == 1

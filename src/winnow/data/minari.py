@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from winnow.data.choices import Actions
-from winnow.data.columns import Found, Progress, carried
+from winnow.data.choices import UNSAID, Actions
+from winnow.data.columns import Columns, FileContent, Progress, carried
 from winnow.data.dataset import LONGEST
 from winnow.data.minari_files import (
     FIELDS,
@@ -67,7 +67,7 @@ def _read_metadata(file: Path) -> dict[str, Any]:
     return metadata
 
 
-def open_minari(where: str, path: Path, progress: Progress) -> Found:
+def open_minari(where: str, path: Path, progress: Progress, choice: Columns) -> FileContent:
     """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
     file = minari_metadata(where if where.startswith("minari:") else str(path))
     folder, metadata = file.parent, _read_metadata(file)
@@ -98,10 +98,12 @@ def open_minari(where: str, path: Path, progress: Progress) -> Found:
         labels["source_episode"] = _text_ids(metadata[IDS], len(steps), where)
     columns |= {name: np.repeat(values, steps) for name, values in labels.items()}
     name = metadata.get("dataset_id") or folder.parent.name
-    actions = Actions()
+    actions = UNSAID
     if choices := getattr(spaces["actions"], "n", None):  # a Discrete space: its columns are one-hot
-        columns["actions"], actions = columns["actions"].argmax(axis=1), Actions("discrete", int(choices))
-    return Found(columns, list(columns), name, _environment(metadata), _action_bounds(spaces["actions"]), own, actions)
+        columns["actions"] = columns["actions"].argmax(axis=1)
+        actions = Actions("discrete", int(choices))
+    bounds = _action_bounds(spaces["actions"])
+    return FileContent(columns, list(columns), name, _environment(metadata), bounds, own, actions)
 
 
 def _text_ids(ids: Any, episodes: int, where: str) -> np.ndarray:

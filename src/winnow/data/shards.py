@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winnow.data.arrays import NoSuccessor
-from winnow.data.choices import Actions
-from winnow.data.columns import Found, gather
+from winnow.data.arrow import arrow_array
+from winnow.data.assemble import assemble
+from winnow.data.choices import UNSAID, Actions
+from winnow.data.columns import Columns, FileContent, read_selected, select
 from winnow.data.dataset import Dataset, Kind
 from winnow.data.size_limits import Budget, few_columns
-from winnow.data.sources import UNSAID, arrow_array, assemble, readable
+from winnow.data.sources import readable
 from winnow.errors import BadInput
 
 BLOCK = 8_192
@@ -110,28 +112,23 @@ def blocks(shard: Shard, kind: Kind, size: int = BLOCK, actions: Actions = UNSAI
 
 def _wanted(names: list[str], kind: Kind, where: str) -> list[str]:
     """The columns to read, or what is missing, before any row is read."""
-    wanted: list[str] = []
-
-    def note(name: str) -> np.ndarray:
-        wanted.append(name)
-        return np.zeros(0)
-
-    fields = gather(names, note, where).keys()
-    if kind == "episodes" and not fields & ENDS:
+    fields = select(names, Columns(), where).fields
+    if kind == "episodes" and not set(fields) & ENDS:
         raise BadInput(
             f"{where}: an episode cut by a time limit can't be told from a step; add one of the columns timeouts, "
             "next_observations or episode"
         )
-    return wanted
+    return list(dict.fromkeys(name for columns in fields.values() for name in columns))
 
 
 def _block(table: Any, names: list[str], kind: Kind, where: str, first: int, actions: Actions) -> Block:
     count = len(table)
     try:
-        columns = gather(table.column_names, lambda name: arrow_array(table[name], name, where), where)
+        selection = select(table.column_names, Columns(), where)
+        columns, _ = read_selected(selection, lambda name: arrow_array(table[name], name, where), where)
         for name in ("source", "source_row"):  # what matters is which row of the block a row is
             columns.pop(name, None)
-        dataset = assemble(Found(columns, names, where), where, kind, None, None, actions)
+        dataset = assemble(FileContent(columns, names, where), where, kind, None, None, actions)
     except NoSuccessor:
         return Block(first, count, np.zeros(0, np.int64), None)
     except BadInput as error:

@@ -9,23 +9,18 @@ from typing import Any
 import numpy as np
 
 from winnow.data.arrays import from_arrays
+from winnow.data.columns import ALIASES, LAST_RESORT
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.samplers import Sampler
 
-NAMES = {
-    "observations": ("observations", "observation", "obs", "states", "state"),
-    "actions": ("actions", "action"),
-    "rewards": ("rewards", "reward"),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
-    "terminals": ("terminals", "terminal", "terminations", "terminated", "dones", "done"),
-    "start_observations": ("start_observations", "start_observation", "start_obs"),
+NEEDED = ("observations", "actions", "rewards", "next_observations", "terminals")
+NAMES = {name: ALIASES[name] + LAST_RESORT.get(name, ()) for name in NEEDED} | {
+    "start_observations": ("start_observations", "start_observation", "start_obs")
 }
-"""What a column may be called, by its name in D4RL; where a batch has several of these names, the first counts.
-`dones` are taken as terminals: ends of the task, not of the recording."""
-NEEDED = tuple(NAMES)[:5]
-CUTS = ("timeouts", "truncations", "truncated")
+"""What a column may be called, by its name in D4RL: as in files. Where a batch has several of these names, the first
+counts."""
 
 Data = Dataset | Mapping[str, Any] | str | Path
 """A winnow dataset, the name or path of one, or a dictionary of arrays as `d4rl.qlearning_dataset` gives it."""
@@ -69,7 +64,7 @@ def as_dataset(data: Data) -> Dataset:
         raise BadInput(
             f"the dataset is a {type(data).__name__}; give a winnow dataset, the path of one, or a dictionary of arrays"
         )
-    columns: dict[str, Any] = {"timeouts": next((data[name] for name in CUTS if name in data), None)}
+    columns: dict[str, Any] = {"timeouts": next((data[name] for name in ALIASES["timeouts"] if name in data), None)}
     for column in NEEDED:
         columns[column] = next((data[name] for name in NAMES[column] if name in data), None)
         if columns[column] is None and column in NEEDED[:3]:
