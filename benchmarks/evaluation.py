@@ -44,7 +44,7 @@ class Loops:
     """The bare environment in as many processes as there are cores."""
 
     def __init__(self, name: str, policy: Any) -> None:
-        seed = envs.episode_seed(envs.EVALUATION, 0, 0)
+        seed = envs.episode_seed(envs.EVALUATION_SEEDS, 0, 0)
         env, actions, over = envs.make(name), [], False
         obs = env.reset(seed=seed)[0]
         while not over:

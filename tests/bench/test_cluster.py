@@ -231,7 +231,7 @@ def test_a_wrong_address_is_named(address, tmp_path, capsys):
         wrong = address.format(port=free.getsockname()[1])  # taken, and nobody listens
         assert main([*words(tmp_path), "--on", "ray", "--ray-address", wrong]) == 2
     said = capsys.readouterr().err
-    assert f"--ray-address {wrong}: nobody answers there" in said
+    assert f"--ray-address {wrong}: nothing answers there" in said
     assert "ray start --head" in said
 
 

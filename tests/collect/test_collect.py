@@ -179,7 +179,7 @@ def test_snapshots_are_policies(tmp_path: Path) -> None:
     assert squashed_mean(actor, jnp.zeros(11)).shape == (3,)
     # the first episode of the evaluation, played again by hand
     env, total, over = envs.make("hopper"), 0.0, False
-    obs, _ = env.reset(seed=envs.episode_seed(envs.EVALUATION, 0, 0))
+    obs, _ = env.reset(seed=envs.episode_seed(envs.EVALUATION_SEEDS, 0, 0))
     while not over:
         obs, reward, ended, cut, _ = env.step(np.asarray(squashed_mean(actor, jnp.asarray(obs, jnp.float32))))
         total, over = total + reward, ended or cut

@@ -67,7 +67,7 @@ def test_a_policy_without_noise_acts_as_its_mean():
     job = pools.Job("walker2d", "expert")
     player = episodes.Player("walker2d", str(job.policy), job.base)
     obs = np.random.default_rng(0).normal(size=record["spec"][0]).astype(np.float32)
-    np.testing.assert_allclose(player._unit(obs, Silent()), squashed_mean(actor, obs), atol=1e-5)  # pyright: ignore
+    np.testing.assert_allclose(player._unit_action(obs, Silent()), squashed_mean(actor, obs), atol=1e-5)  # pyright: ignore
 
 
 def test_a_timeout_is_no_terminal():
@@ -81,7 +81,9 @@ def test_a_smaller_pool_is_the_beginning_of_a_larger_one_and_helps_to_make_it(mo
     small = pools.pool("hopper", "random", 300)
     played = []
     monkeypatch.setattr(
-        episodes.Crew, "finished", lambda self, real=episodes.Crew.finished: played.append(real(self)) or played[-1]
+        episodes.EpisodeWorkers,
+        "finished",
+        lambda self, real=episodes.EpisodeWorkers.finished: played.append(real(self)) or played[-1],
     )
     large = pools.pool("hopper", "random", 1200)
     assert len(large) >= 1200
@@ -100,27 +102,27 @@ def test_a_killed_process_is_replaced_and_its_episodes_are_played_again(tmp_path
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path / "other"))
     killed = []
 
-    def finished(self, real=episodes.Crew.finished):
+    def finished(self, real=episodes.EpisodeWorkers.finished):
         one = real(self)
         if len(killed) < 2:
-            child = next(iter(self._work))
+            child = next(iter(self._queued))
             child.kill()
             killed.append(child.pid)
         return one
 
-    monkeypatch.setattr(episodes.Crew, "finished", finished)
+    monkeypatch.setattr(episodes.EpisodeWorkers, "finished", finished)
     disturbed = pools.pool("hopper", "medium", 4000, processes=2)
     assert len(killed) == 2
     assert disturbed.fingerprint == undisturbed.fingerprint
 
 
 def test_an_episode_that_always_kills_its_process_is_given_up(monkeypatch):
-    def begin(self, real=episodes.Crew.begin):
+    def begin(self, real=episodes.EpisodeWorkers.begin):
         real(self)
-        for child in self._work:
+        for child in self._queued:
             child.kill()
 
-    monkeypatch.setattr(episodes.Crew, "begin", begin)
+    monkeypatch.setattr(episodes.EpisodeWorkers, "begin", begin)
     with pytest.raises(WorkerError, match="killed its process 3 times"):
         pools.pool("hopper", "random", 100, processes=1)
 
@@ -136,13 +138,13 @@ def test_interrupted_work_keeps_its_finished_episodes_and_is_taken_up_again(tmp_
     monkeypatch.setenv("WINNOW_DATA", str(tmp_path / "other"))
     counts = []
 
-    def finished(self, real=episodes.Crew.finished):
+    def finished(self, real=episodes.EpisodeWorkers.finished):
         counts.append(1)
         if len(counts) == 40:
             raise KeyboardInterrupt
         return real(self)
 
-    monkeypatch.setattr(episodes.Crew, "finished", finished)
+    monkeypatch.setattr(episodes.EpisodeWorkers, "finished", finished)
     with pytest.raises(KeyboardInterrupt):
         pools.pool("hopper", "random", 3000)
     job = pools.Job("hopper", "random")

@@ -151,9 +151,9 @@ def test_an_environment_that_cannot_travel_is_refused(table: None) -> None:
 
 def test_a_function_of_a_module_travels_by_its_name(table: None) -> None:
     entry = envs.register("counter", Counter, 4, fault="")
-    said = envs.described(entry)
+    said = envs.describe(entry)
     assert said == {"name": "counter", "limit": 4, "options": {"fault": ""}, "function": "helpers.counter_env:Counter"}
-    assert envs.made_of(said) == entry
+    assert envs.from_description(said) == entry
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="there is no /proc")

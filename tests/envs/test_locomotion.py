@@ -9,13 +9,13 @@ import pytest
 
 from winnow import envs
 from winnow.collect import behaviour
-from winnow.envs.locomotion import Crowd, Singles, known, several
+from winnow.envs.locomotion import Separate, SharedSimulation, is_supported, make_several
 from winnow.nets import squashed_mean
 
 FOUR = ("hopper", "halfcheetah", "walker2d", "ant")
 
 
-def same(crowd: Crowd, each: list, numbers: list[int], action: np.ndarray) -> list[int]:
+def same(crowd: SharedSimulation, each: list, numbers: list[int], action: np.ndarray) -> list[int]:
     """Step both; those whose episodes ended."""
     seen, over = crowd.step(numbers, action), []
     for place, number in enumerate(numbers):
@@ -30,8 +30,8 @@ def same(crowd: Crowd, each: list, numbers: list[int], action: np.ndarray) -> li
 @pytest.mark.parametrize("name", FOUR)
 def test_random_actions_lead_where_gymnasium_leads(name):
     count, rng = 6, np.random.default_rng(1)
-    crowd, each = several(lambda: envs.make(name), count), [envs.make(name) for _ in range(count)]
-    assert isinstance(crowd, Crowd)
+    crowd, each = make_several(lambda: envs.make(name), count), [envs.make(name) for _ in range(count)]
+    assert isinstance(crowd, SharedSimulation)
     space, ends = each[0].action_space, 0
     for number in range(count):
         assert np.array_equal(crowd.reset(number, number), each[number].reset(seed=number)[0])
@@ -48,8 +48,8 @@ def test_random_actions_lead_where_gymnasium_leads(name):
 def test_an_expert_runs_as_far_and_the_time_limit_holds(name):
     limit, (actor, _) = 120, behaviour(name, "expert")
     entry = envs.Environment(name, envs.lookup(name).source, limit, None, envs.lookup(name).options)
-    crowd, alone = several(lambda: envs.make(entry), 1), envs.make(entry)
-    assert isinstance(crowd, Crowd)
+    crowd, alone = make_several(lambda: envs.make(entry), 1), envs.make(entry)
+    assert isinstance(crowd, SharedSimulation)
     obs, over, steps = crowd.reset(0, 5), [], 0
     assert np.array_equal(obs, alone.reset(seed=5)[0])
     while not over:
@@ -63,8 +63,8 @@ def test_a_task_with_other_options_is_still_gymnasiums():
     def make():
         return gymnasium.make("Hopper-v5", healthy_reward=0.3, ctrl_cost_weight=0.5, terminate_when_unhealthy=False)
 
-    crowd, alone = several(make, 1), make()
-    assert isinstance(crowd, Crowd)
+    crowd, alone = make_several(make, 1), make()
+    assert isinstance(crowd, SharedSimulation)
     crowd.reset(0, 3)
     alone.reset(seed=3)
     for action in np.random.default_rng(0).uniform(-1, 1, (100, 1, 3)).astype(np.float32):
@@ -82,11 +82,11 @@ def test_a_task_with_other_options_is_still_gymnasiums():
 )
 def test_other_observations_and_tasks_are_left_to_gymnasium(source, options):
     made = gymnasium.make(source, **options)
-    assert not known(made)
+    assert not is_supported(made)
     made.close()
-    assert isinstance(several(lambda: gymnasium.make(source, **options), 2), Singles)
+    assert isinstance(make_several(lambda: gymnasium.make(source, **options), 2), Separate)
 
 
 def test_a_wrapper_that_changes_what_is_seen_is_left_to_gymnasium():
-    assert not known(envs.make("ant-v2"))
-    assert not known(gymnasium.wrappers.TimeAwareObservation(envs.make("hopper")))
+    assert not is_supported(envs.make("ant-v2"))
+    assert not is_supported(gymnasium.wrappers.TimeAwareObservation(envs.make("hopper")))

@@ -31,7 +31,7 @@ def swing(obs: np.ndarray, runs: slice = slice(None)) -> np.ndarray:
 def by_hand(run: int, seed: int, episode: int) -> tuple[float, int]:
     """An episode of one of these policies, stepped here."""
     env, total, steps, over = envs.make("hopper"), 0.0, 0, False
-    obs, _ = env.reset(seed=envs.episode_seed(envs.EVALUATION + seed, 0, episode))
+    obs, _ = env.reset(seed=envs.episode_seed(envs.EVALUATION_SEEDS + seed, 0, episode))
     while not over:
         action = swing(np.broadcast_to(obs.astype(np.float32), (3, 1, 11)))[run, 0]
         obs, reward, terminated, truncated, _ = env.step(action.astype(np.float32))

@@ -54,8 +54,8 @@ def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_take
         second = scene.begin(out)
         said = second.communicate(timeout=120)[1]
         assert second.returncode == 2
-        assert f"process {first} on" in said
-        assert "wait for it, or end it" in said
+        assert f"locked by process {first} on" in said
+        assert "wait for it to finish or stop it" in said
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
         os.kill(first, signal.SIGKILL)
     assert lock.read_text(), "the dead leave their name"
@@ -81,7 +81,7 @@ def test_python_keeps_others_out_of_its_folder_as_the_command_does(tmp_path):
     )
     with holding(child, out / "lock") as first:
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-        with pytest.raises(BadInput, match=f"{out}: process {first} on"):
+        with pytest.raises(BadInput, match=f"{out}: locked by process {first} on"):
             winnow.train(data, winnow.BC(hidden=(8, 8)), "uniform", out=out, resume=True, **random_hopper.OPTIONS)
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
         os.kill(first, signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_pools_are_made_by_one_process_at_a_time(company, tmp_path):
     with holding(scene.begin(out), out / "making.lock") as first:
         second = scene.begin(out)
         assert second.stderr
-        assert f"waiting: {out}: process {first} on" in second.stderr.readline()
+        assert f"waiting: {out}: locked by process {first} on" in second.stderr.readline()
         os.kill(first, signal.SIGCONT)
         assert second.communicate(timeout=120)[1] is not None
         assert second.returncode == 0
@@ -127,7 +127,7 @@ def test_a_folder_in_use_is_named_with_its_user(words, tmp_path, monkeypatch, ca
     with alone(folder):
         assert main(words.split()) == 2
         assert [path.name for path in folder.iterdir()] == ["lock"]
-    assert f"{folder}: process {os.getpid()} on" in capsys.readouterr().err
+    assert f"{folder}: locked by process {os.getpid()} on" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -171,7 +171,7 @@ def test_where_the_file_system_has_no_locks_another_process_with_a_dead_ones_num
     monkeypatch.setattr(fcntl, "flock", none)
     lock, sleeps = tmp_path / "a.lock", subprocess.Popen(["sleep", "60"])
     with sleeps:
-        named = {"pid": sleeps.pid, "host": socket.gethostname(), "born": locks._born(sleeps.pid)}
+        named = {"pid": sleeps.pid, "host": socket.gethostname(), "born": locks._start_time(sleeps.pid)}
         lock.write_text(json.dumps(named))
         assert is_held(lock)
         lock.write_text(json.dumps(named | {"born": "1"}))

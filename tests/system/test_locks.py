@@ -67,4 +67,4 @@ def test_where_the_file_system_has_no_locks_the_owners_name_does(holder, tmp_pat
     (tmp_path / "a.lock").write_text('{"pid": 1, "host": "elsewhere"}')
     with pytest.raises(Taken, match="process 1 on elsewhere"), locked(tmp_path / "a.lock"):
         pass
-    assert not locks._runs({})
+    assert not locks._is_other_process({})

@@ -30,7 +30,7 @@ from winnow.collect import sac as sac_
 from winnow.collect.learner import Learner, exploit, explore, learn
 from winnow.collect.sac import SAC
 from winnow.collect.snapshots import Lane, save_snapshot
-from winnow.envs import EVALUATION
+from winnow.envs import EVALUATION_SEEDS
 from winnow.envs.workers import Workers
 from winnow.errors import BadInput
 from winnow.system import checkpoint
@@ -175,7 +175,9 @@ class Trainer:
         rounds = -(-self.setup.episodes // count)
         returns = np.zeros((rounds, len(self.base)))
         for number in range(rounds):
-            obs = self.workers.reset(self.base + EVALUATION * (1 + confirm), len(self.curves[0]) * rounds + number)
+            obs = self.workers.reset(
+                self.base + EVALUATION_SEEDS * (1 + confirm), len(self.curves[0]) * rounds + number
+            )
             over = np.zeros(len(self.base), bool)
             while not over.all():
                 action = exploit(actor, obs.reshape(lanes, count, -1).copy(), real)

@@ -26,7 +26,7 @@ from winnow.data.columns import Progress
 from winnow.data.dataset import Arena, Dataset, Episodes, Meta
 from winnow.data.folder import home
 from winnow.data.names import ROWS
-from winnow.envs.episodes import Crew, Played, Task
+from winnow.envs.episodes import EpisodeWorkers, Played, Task
 from winnow.errors import BadInput
 from winnow.system.cores import cores_here
 from winnow.system.files import sweep
@@ -201,7 +201,7 @@ def play(job: Job, rows: int, processes: int | None = None, progress: Progress |
     held = sum(one.steps for one in done.values())
     whole, reached = 0, 0  # episodes without a gap from the first on, and their rows
     task = Task(job.name, job.environment, job.policy, job.base)
-    with Crew(task, processes or cores_here(), lambda number: number not in done) as crew:
+    with EpisodeWorkers(task, processes or cores_here(), lambda number: number not in done) as workers:
         try:
             while True:
                 while whole in done:
@@ -212,9 +212,11 @@ def play(job: Job, rows: int, processes: int | None = None, progress: Progress |
                         return [done[number] for number in range(whole)]
                 mean = held / len(done) if done else 0
                 report(min(held, rows), rows)
-                while crew.idle and (crew.at_work == 0 or held + crew.at_work * mean < rows or whole in crew.unplayed):
-                    crew.begin()
-                one = crew.finished()
+                while workers.idle and (
+                    workers.pending == 0 or held + workers.pending * mean < rows or whole in workers.unplayed
+                ):
+                    workers.begin()
+                one = workers.finished()
                 done[one.number] = one
                 held, unsaved = held + one.steps, unsaved + 1
                 if time.monotonic() - marked > SAVE_SECONDS:

@@ -1,6 +1,6 @@
-"""Environments: a table of them with their time limits and reference scores, and how other processes learn of them.
+"""Environments: a table of them with time limits and reference returns, and descriptions that other processes can read.
 
-It imports NumPy and the environments that are made, and no jax.
+This module imports NumPy, and Gymnasium when an environment is made, but not jax.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from winnow.system.progress import say
 
 @dataclass(frozen=True)
 class Environment:
-    """How an environment is made, when an episode is cut off, and the returns that count as 0 and 100."""
+    """An environment: how to make it, its time limit, and the returns that score 0 and 100."""
 
     name: str
-    source: str | Callable[..., Any]  # a Gymnasium id, or what makes the environment
+    source: str | Callable[..., Any]  # a Gymnasium id, or a function that makes the environment
     time_limit: int | None = None  # None: the environment's own
     reference: tuple[float, float] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
 def ant_of_d4rl() -> Any:
-    """Ant as D4RL recorded it: 84 contact forces follow the 27 numbers, and all are zero (D4RL's issue 143)."""
+    """Ant as D4RL recorded it: 27 numbers followed by 84 contact forces that are all zero (D4RL's issue 143)."""
     import gymnasium
 
     ant = gymnasium.make("Ant-v5", disable_env_checker=True, include_cfrc_ext_in_observation=False)
@@ -45,12 +45,12 @@ def ant_of_d4rl() -> Any:
 
 
 ROBOTICS = "winnow.envs.robotics:"
-"""Begins the Gymnasium ids that need the extra `robotics`: the module that registers them."""
+"""Prefix of the Gymnasium ids that need the extra `robotics`: the module that registers them."""
 
 _ANTMAZE, _KITCHEN, _ADROIT = (f"{ROBOTICS}winnow/{kind}-v0" for kind in ("AntMaze", "Kitchen", "Adroit"))
 _TASKS = ("microwave", "kettle", "light switch")
 
-# Time limits and reference returns are D4RL's (Fu et al., 2020). Where two are the same task, only their data differ.
+# Time limits and reference returns are D4RL's (Fu et al., 2020). Entries with equal options differ only in their data.
 TABLE = {
     environment.name: environment
     for environment in (
@@ -89,17 +89,17 @@ def register(
 
 
 def lookup(name: str) -> Environment:
-    """An environment of the table, with D4RL's version or without; or one by its Gymnasium id, with the reference
-    returns of the table's environment that is made of it, if there is one."""
-    found = _listed(name) or _registered(name)
-    if found is None:
+    """An environment by its name in the table, with or without D4RL's version suffix, or by its Gymnasium id. A
+    Gymnasium id gets the reference returns of the table's entry with the same id, if there is one."""
+    entry = _listed(name) or _registered(name)
+    if entry is None:
         import gymnasium
 
         near = difflib.get_close_matches(name, [*TABLE, *gymnasium.registry], n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TABLE)}."
         more = "" if importlib.util.find_spec("gymnasium_robotics") else f", {install_hint('robotics')} adds robots"
         raise BadInput(f"there is no environment {name!r}; {hint} winnow.envs.register adds your own{more}")
-    return found
+    return entry
 
 
 def _listed(name: str) -> Environment | None:
@@ -120,9 +120,9 @@ def _registered(name: str) -> Environment | None:
 
 
 def make(environment: str | Environment) -> Any:
-    """A Gymnasium environment. Its time limit truncates an episode, which is a timeout and no terminal.
+    """A Gymnasium environment. Its time limit truncates an episode: a timeout, not a terminal.
 
-    Observations in parts become one array, laid side by side in the order of `gymnasium.spaces.flatten`.
+    Dict and tuple observations become one flat array, in the order of `gymnasium.spaces.flatten`.
     """
     import gymnasium
 
@@ -142,8 +142,8 @@ def make(environment: str | Environment) -> Any:
         raise BadInput(f"{entry.name}: {error}; pip install 'gymnasium[mujoco]'") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise BadInput(f"{entry.name}: {' '.join(map(str, error.args))}") from error
-    in_parts = isinstance(made.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
-    return gymnasium.wrappers.FlattenObservation(made) if in_parts else made
+    nested = isinstance(made.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
+    return gymnasium.wrappers.FlattenObservation(made) if nested else made
 
 
 def _is_robotics(entry: Environment) -> bool:
@@ -156,7 +156,7 @@ def _no_robotics(entry: Environment) -> BadInput:
 
 @contextlib.contextmanager
 def no_log_file() -> Iterator[None]:
-    """MuJoCo writes its warnings to a file in the folder it runs in; here they go to stderr."""
+    """Send MuJoCo's warnings to stderr. By default it writes them to a file in the current folder."""
     try:
         mujoco: Any = importlib.import_module("mujoco")
     except ImportError:
@@ -164,7 +164,7 @@ def no_log_file() -> Iterator[None]:
         return
 
     def warn(text: str) -> None:
-        if "is deprecated" not in text:  # the task's model file is Gymnasium's to mend
+        if "is deprecated" not in text:  # only Gymnasium can fix its model files
             say(f"MuJoCo: {text}")
 
     before = mujoco.get_mju_user_warning()
@@ -176,10 +176,10 @@ def no_log_file() -> Iterator[None]:
 
 
 class Shape(NamedTuple):
-    """Sizes and bounds of what an environment shows and takes."""
+    """Sizes of an environment's observations and actions, and its bounds."""
 
     obs_dim: int
-    low: np.ndarray  # [A] bounds of the action; ±1 for each choice where actions are discrete
+    low: np.ndarray  # [A] bounds of each action; ±1 for each choice if actions are discrete
     high: np.ndarray
     time_limit: int | None
     first_choice: int | None = None
@@ -190,7 +190,7 @@ class Shape(NamedTuple):
         return "continuous" if self.first_choice is None else "discrete"
 
     def choice(self, scores: np.ndarray) -> np.ndarray:
-        """The environment's numbers of the choices with the greatest scores [..., K]."""
+        """The environment's numbers of the choices with the highest scores [..., K]."""
         assert self.first_choice is not None
         return self.first_choice + scores.argmax(axis=-1)
 
@@ -200,12 +200,13 @@ class Shape(NamedTuple):
 
 
 def shape(environment: str | Environment, made: Any = None) -> Shape:
-    """The sizes of an environment: of one that is `made`, if there is one."""
+    """The sizes of an environment. `made`: the environment itself, if the caller has made one already."""
     entry = lookup(environment) if isinstance(environment, str) else environment
     if made is None:
         made = make(entry)
         made.close()
-    obs, action = made.observation_space, made.action_space
+    obs = made.observation_space
+    action = made.action_space
     limit = entry.time_limit or getattr(made.spec, "max_episode_steps", None)
     if type(action).__name__ == "Discrete" and len(getattr(obs, "shape", None) or ()) == 1:
         edge = np.ones(int(action.n))
@@ -213,14 +214,14 @@ def shape(environment: str | Environment, made: Any = None) -> Shape:
     flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
     if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
         raise BadInput(
-            f"{entry.name}: needs flat observations, and flat, bounded actions or one choice (Discrete); it has {obs} "
+            f"{entry.name}: observations must be flat, and actions flat and bounded or one choice (Discrete), got {obs} "
             f"and {action}"
         )
     return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64), limit)
 
 
 def normalised(name: str, returns: Any) -> np.ndarray | None:
-    """100 · (G − low) / (high − low) with the reference returns, or None (and a warning) where there are none."""
+    """100 · (G − low) / (high − low) with the reference returns. None, with a warning, if there are none."""
     entry = _listed(name) or _registered(name)
     reference = entry.reference if entry else None
     if reference is None:
@@ -230,7 +231,7 @@ def normalised(name: str, returns: Any) -> np.ndarray | None:
 
 
 def physics(environment: str | Environment | None = None) -> str:
-    """The versions of the simulator and of the tasks: data is made again bit for bit only under the same."""
+    """The versions of the simulator and of the tasks. Only the same versions regenerate the same data bit for bit."""
     import gymnasium
     import mujoco
 
@@ -245,28 +246,32 @@ def physics(environment: str | Environment | None = None) -> str:
 
 
 def episode_seed(base: int, number: int, episode: int) -> int:
-    """The seed of an episode: of a base seed, the environment's number and how many episodes it had before."""
+    """The seed of an episode, from a base seed, the environment's number, and the episode's number in it."""
     return int(np.random.SeedSequence([base, number, episode]).generate_state(1, np.uint64)[0] >> 1)
 
 
-EVALUATION = 1 << 40
-"""Added to the base seed of episodes that are played to evaluate: no training episode has one like it."""
+EVALUATION_SEEDS = 1 << 40
+"""Added to the base seed of evaluation episodes, so that none has the seed of a training episode."""
 
 
 # ---------------------------------------------------------------------------------- for another process
 
 
-def described(entry: Environment) -> dict[str, Any]:
-    """An environment as plain JSON, less its reference returns."""
+def describe(entry: Environment) -> dict[str, Any]:
+    """An environment as plain JSON for another process, without its reference returns."""
     named = isinstance(entry.source, str)
     try:
-        made = {"source": entry.source} if named else {"function": address(entry.source)}
-        return json.loads(json.dumps({"name": entry.name, "limit": entry.time_limit, "options": entry.options} | made))
+        source = {"source": entry.source} if named else {"function": address(entry.source)}
+        return json.loads(
+            json.dumps({"name": entry.name, "limit": entry.time_limit, "options": entry.options} | source)
+        )
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{entry.name}: can't be sent to a worker ({error}); register a function of a module") from error
+        raise BadInput(
+            f"{entry.name}: can't be sent to a worker ({error}); register a function of an importable module"
+        ) from error
 
 
-def made_of(said: dict[str, Any]) -> Environment:
-    """The environment again, in another process."""
-    source = said["source"] if "source" in said else at_address(said["function"])
-    return Environment(said["name"], source, said["limit"], None, said["options"])
+def from_description(description: dict[str, Any]) -> Environment:
+    """The environment that `describe` described."""
+    source = description["source"] if "source" in description else at_address(description["function"])
+    return Environment(description["name"], source, description["limit"], None, description["options"])

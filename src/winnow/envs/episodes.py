@@ -1,7 +1,7 @@
-"""A crew: processes that play whole episodes of one policy in one environment, each episode with seeds of its own.
+"""Processes that play whole episodes of one policy in one environment. Each episode has seeds of its own.
 
-Used by `winnow.data.pools`, which keeps what they play. A process imports this module, NumPy and the environment, and
-no jax.
+Used by `winnow.data.pools`, which stores the episodes. A child process imports this module, NumPy and the environment,
+but not jax.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from winnow import envs
-from winnow.envs.locomotion import several
+from winnow.envs.locomotion import make_several
 from winnow.envs.workers import WorkerError
 from winnow.system import processes
 
-DEATHS = 3
-"""An episode that kills its process this many times is given up."""
-_HEAD = struct.Struct("<qqqq??")  # number, steps (bytes of a message), sizes of observation and action, over, failed
+MAX_DEATHS = 3
+"""How often an episode may kill its process before it is given up."""
+_HEAD = struct.Struct("<qqqq??")
+"""Header of an answer: episode number, steps (of an error: bytes of its text), observation size, action size, whether
+the episode terminated, whether this is an error."""
 
 
 class Task(NamedTuple):
-    """Who plays where."""
+    """Which policy plays in which environment."""
 
     name: str
     environment: str
-    policy: Path | None  # actions are drawn uniformly where there is none
+    policy: Path | None  # None: uniformly random actions
     base: int
-    """The seed that those of all episodes are made of."""
+    """Base seed, from which the seeds of all episodes are derived."""
 
 
 class Played(NamedTuple):
@@ -54,95 +56,100 @@ class Played(NamedTuple):
         return len(self.reward)
 
 
-class Crew:
-    """Processes that each play an episode at a time; one that dies is replaced and its episodes are played again."""
+class EpisodeWorkers:
+    """Processes that play one episode at a time. One that dies is replaced, and its episodes are played again."""
 
     AHEAD = 4
-    """Episodes given to a process before it asks: so it never waits."""
+    """Episodes queued for each process, so that it never waits for the next one."""
 
     def __init__(self, task: Task, size: int, wanted: Callable[[int], bool]) -> None:
-        self.task, self.size, self.wanted = task, size, wanted
-        self.unplayed: deque[int] = deque()  # to be played before new numbers: their process died
+        self.task = task
+        self.size = size
+        self.wanted = wanted
+        self.unplayed: deque[int] = deque()  # episodes of processes that died: played before new ones
         self._next = 0
         self._deaths: Counter[int] = Counter()
         self._answers: queue.Queue[tuple[subprocess.Popen[bytes], Played | str | None]] = queue.Queue()
-        self._work: dict[subprocess.Popen[bytes], deque[int]] = {}
+        self._queued: dict[subprocess.Popen[bytes], deque[int]] = {}
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> EpisodeWorkers:
         for _ in range(self.size):
-            self._hire()
+            self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._work:
-            self._dismiss(child)
+        for child in self._queued:
+            self._end(child)
 
     @property
-    def at_work(self) -> int:
-        """Episodes given out."""
-        return sum(map(len, self._work.values()))
+    def pending(self) -> int:
+        """Number of episodes that are queued or being played."""
+        return sum(map(len, self._queued.values()))
 
     @property
     def idle(self) -> bool:
         """Whether a process can take another episode."""
-        return min(map(len, self._work.values())) < self.AHEAD
+        return min(map(len, self._queued.values())) < self.AHEAD
 
     def begin(self) -> None:
         """Give the next episode to the process that has the fewest."""
-        child = min(self._work, key=lambda one: len(self._work[one]))
+        child = min(self._queued, key=lambda process: len(self._queued[process]))
         if self.unplayed:
             number = self.unplayed.popleft()
         else:
             while not self.wanted(self._next):
                 self._next += 1
-            number, self._next = self._next, self._next + 1
-        self._work[child].append(number)
+            number = self._next
+            self._next += 1
+        self._queued[child].append(number)
         assert child.stdin
-        with contextlib.suppress(BrokenPipeError):  # it died: the reader says so
+        with contextlib.suppress(BrokenPipeError):  # the process died: `_listen` reports it
             child.stdin.write(struct.pack("<q", number))
             child.stdin.flush()
 
     def finished(self) -> Played:
-        """Wait for an episode."""
+        """Wait for the next finished episode."""
         while True:
             child, answer = self._answers.get()
             if isinstance(answer, Played):
-                self._work[child].remove(answer.number)
+                self._queued[child].remove(answer.number)
                 return answer
-            given, code = self._work.pop(child), self._dismiss(child)
+            unfinished = self._queued.pop(child)
+            code = self._end(child)
             if isinstance(answer, str):
                 raise WorkerError(f"{self.task.name}: an environment stopped with an error:\n{answer}")
-            if given:
-                self._deaths[given[0]] += 1
-                if self._deaths[given[0]] >= DEATHS:
+            if unfinished:
+                playing = unfinished[0]
+                self._deaths[playing] += 1
+                if self._deaths[playing] >= MAX_DEATHS:
                     raise WorkerError(
-                        f"{self.task.name}: episode {given[0]} killed its process {DEATHS} times (exit code {code})"
+                        f"{self.task.name}: episode {playing} killed its process {MAX_DEATHS} times (exit code {code})"
                     )
-            self.unplayed.extendleft(reversed(given))
-            self._hire()
-            for _ in given:
+            self.unplayed.extendleft(reversed(unfinished))
+            self._start()
+            for _ in unfinished:
                 self.begin()
 
-    def _hire(self) -> None:
+    def _start(self) -> None:
         child = subprocess.Popen(
-            processes.call("winnow.envs.episodes:serve"),
+            processes.python_command("winnow.envs.episodes:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=processes.simulating(),
+            env=processes.simulator_env(),
         )
-        self._work[child] = deque()
-        said = {"env": self.task.environment, "policy": str(self.task.policy or ""), "base": self.task.base}
+        self._queued[child] = deque()
+        job = {"env": self.task.environment, "policy": str(self.task.policy or ""), "base": self.task.base}
         assert child.stdin
         with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(said).encode() + b"\n")
+            child.stdin.write(json.dumps(job).encode() + b"\n")
             child.stdin.flush()
         threading.Thread(target=self._listen, args=(child,), daemon=True).start()
 
-    def _dismiss(self, child: subprocess.Popen[bytes]) -> int:
-        """End a process, if it has not ended, and close its pipes. Its exit code."""
+    def _end(self, child: subprocess.Popen[bytes]) -> int:
+        """Kill a process if it still runs, and close its pipes. Returns its exit code."""
         child.kill()
         code = child.wait()
-        processes.hang_up(child)
+        processes.close_pipes(child)
         return code
 
     def _listen(self, child: subprocess.Popen[bytes]) -> None:
@@ -158,25 +165,25 @@ class Crew:
                     return
                 cuts = np.cumsum([(steps + 1) * obs_dim, steps * action_dim])
                 obs, action, reward = np.split(np.frombuffer(body, np.float32), cuts)
-                one = Played(number, obs.reshape(-1, obs_dim), action.reshape(-1, action_dim), reward, terminated)
-                self._answers.put((child, one))
-        except (OSError, ValueError):  # the pipe was closed under us
+                played = Played(number, obs.reshape(-1, obs_dim), action.reshape(-1, action_dim), reward, terminated)
+                self._answers.put((child, played))
+        except (OSError, ValueError):  # `_end` closed the pipe
             pass
         self._answers.put((child, None))
 
 
-# ----------------------------------------------------------------------------------------- inside a process
+# ------------------------------------------------------------------------------------- inside a child process
 
 
 def serve() -> None:
-    """A process's life: read what to play, then play the episodes it is given until the caller is gone."""
-    commands, answers = processes.answering()
+    """Main function of a child process: read the task, then play the requested episodes until the caller is gone."""
+    commands, answers = processes.serve_pipes()
     try:
         with envs.no_log_file():
-            said = json.loads(commands.readline())
-            player = Player(said["env"], said["policy"], said["base"])
-            while len(word := commands.read(8)) == 8:
-                _answer(answers, player.play(*struct.unpack("<q", word)))
+            job = json.loads(commands.readline())
+            player = Player(job["env"], job["policy"], job["base"])
+            while len(request := commands.read(8)) == 8:
+                _answer(answers, player.play(*struct.unpack("<q", request)))
     except BrokenPipeError:
         pass
     except Exception:
@@ -186,9 +193,11 @@ def serve() -> None:
             answers.flush()
 
 
-def _answer(answers: IO[bytes], one: Played) -> None:
-    answers.write(_HEAD.pack(one.number, one.steps, one.obs.shape[1], one.action.shape[1], one.terminated, False))
-    for column in (one.obs, one.action, one.reward):
+def _answer(answers: IO[bytes], played: Played) -> None:
+    obs_dim = played.obs.shape[1]
+    action_dim = played.action.shape[1]
+    answers.write(_HEAD.pack(played.number, played.steps, obs_dim, action_dim, played.terminated, False))
+    for column in (played.obs, played.action, played.reward):
         answers.write(np.ascontiguousarray(column, np.float32).data)
     answers.flush()
 
@@ -197,28 +206,32 @@ class Player:
     """An environment and the policy that plays in it."""
 
     def __init__(self, environment: str, policy: str, base: int) -> None:
-        self.envs, self.base = several(lambda: envs.make(environment), 1), base
+        self.envs = make_several(lambda: envs.make(environment), 1)
+        self.base = base
         shape = envs.shape(environment, self.envs.env)
-        self.low, self.high = shape.low, shape.high
+        self.low = shape.low
+        self.high = shape.high
         self.layers = _layers(policy) if policy else None
 
     def play(self, number: int) -> Played:
-        """Episode `number` from its first observation to its end."""
+        """Episode `number`, from its first observation to its last."""
         noise = np.random.default_rng([self.base, number])
-        first = self.envs.reset(0, envs.episode_seed(self.base, 0, number))
-        obs, action, reward = [np.asarray(first, np.float32)], [], []
+        start = self.envs.reset(0, envs.episode_seed(self.base, 0, number))
+        obs = [np.asarray(start, np.float32)]
+        actions = []
+        rewards = []
         while True:
-            unit = np.clip(self._unit(obs[-1], noise), -1.0, 1.0)
-            action.append((self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.envs.action_kind))
-            seen = self.envs.step([0], action[-1][None])
-            obs.append(seen.obs[0].astype(np.float32))
-            reward.append(seen.reward[0])
-            if seen.terminal[0] or seen.timeout[0]:
-                gained = np.array(reward, np.float32)
-                return Played(number, np.stack(obs), np.stack(action), gained, bool(seen.terminal[0]))
+            unit = np.clip(self._unit_action(obs[-1], noise), -1.0, 1.0)
+            actions.append((self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.envs.action_dtype))
+            stepped = self.envs.step([0], actions[-1][None])
+            obs.append(stepped.obs[0].astype(np.float32))
+            rewards.append(stepped.reward[0])
+            if stepped.terminal[0] or stepped.timeout[0]:
+                reward = np.array(rewards, np.float32)
+                return Played(number, np.stack(obs), np.stack(actions), reward, bool(stepped.terminal[0]))
 
-    def _unit(self, obs: np.ndarray, noise: np.random.Generator) -> np.ndarray:
-        """An action in [−1, 1]: uniform, or drawn from the tanh-Gaussian policy (`nets.squashed_sample`)."""
+    def _unit_action(self, obs: np.ndarray, noise: np.random.Generator) -> np.ndarray:
+        """An action in [−1, 1]: uniform, or sampled from the tanh-Gaussian policy (as `nets.squashed_sample` does)."""
         if self.layers is None:
             return noise.uniform(-1.0, 1.0, len(self.low))
         hidden = obs
@@ -232,5 +245,5 @@ def _layers(policy: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """Weights and biases of a policy file, first layer first."""
     from safetensors.numpy import load_file
 
-    held: dict[str, Any] = load_file(policy)
-    return [(held[f"actor/{depth}/w"], held[f"actor/{depth}/b"]) for depth in range(len(held) // 2)]
+    arrays: dict[str, Any] = load_file(policy)
+    return [(arrays[f"actor/{depth}/w"], arrays[f"actor/{depth}/b"]) for depth in range(len(arrays) // 2)]

@@ -1,8 +1,8 @@
-"""Playing: episodes of many policies at once, environments on all cores and the actions of all policies in one call.
+"""Playing episodes of many policies at once: environments on all cores, and the actions of all policies in one call.
 
-An episode's seed is made of its run's seed and its own number, so returns depend neither on the number of processes nor
-on who shares them, and methods with the same seed are compared on the same episodes. (Exactly, if `act` gives a row
-the same action whatever rows are beside it.)
+An episode's seed is derived from its run's seed and its own number. So returns depend neither on the number of
+processes nor on which runs are played together, and methods with the same seed are compared on the same episodes.
+(Exactly so if `act` computes each row identically whatever else is in the batch.)
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import NamedTuple
 import numpy as np
 
 from winnow import envs
-from winnow.envs import EVALUATION, Environment
+from winnow.envs import EVALUATION_SEEDS, Environment
 from winnow.envs.workers import Workers
 from winnow.errors import BadInput
 from winnow.system.cores import cores_here
 
 Act = Callable[[np.ndarray, slice], np.ndarray]
-"""Observations [runs, n, O] of these runs (a slice of all) to actions [runs, n, A] in the environment's units."""
+"""From observations [runs, n, O] of a slice of the runs to actions [runs, n, A] in the environment's units."""
 
-MOST = 32
-"""Seats of a run that step together, at the most: up to here XLA gives a row the same action in any company."""
-CROWD = 80
-"""Environments for each core, about, at the most."""
+MAX_SEATS = 32
+"""Maximum number of seats of a run in one batch: up to this size XLA computes each row identically whatever else is in
+the batch."""
+MAX_ENVS_PER_CORE = 80
+"""Approximate limit."""
 
 
 class Played(NamedTuple):
-    """What policies earned. A run that was left out has NaN returns."""
+    """The returns of policies. A run that was left out has NaN returns."""
 
     returns: np.ndarray  # [runs, episodes] float64, undiscounted
     lengths: np.ndarray  # [runs, episodes] steps of each episode
@@ -38,7 +39,7 @@ class Played(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Steps a second of all environments."""
+        """Steps per second, summed over all environments."""
         return float(self.lengths.sum()) / self.seconds
 
 
@@ -52,7 +53,8 @@ def play(
     processes: int | None = None,
     seats: int | None = None,
 ) -> Played:
-    """Episodes `first`, `first` + 1, … of every run: a seed each, and an environment each or the same for all."""
+    """Play episodes `first`, `first` + 1, … of every run. Each run has its own seed; the environment may be one for
+    all runs, or one for each."""
     each = environment if isinstance(environment, Sequence) and not isinstance(environment, str) else [environment]
     with Games(list(each) * (len(seeds) // len(each)), episodes, processes, seats) as games:
         return games.play(act, seeds, first)
@@ -62,15 +64,15 @@ class Group(NamedTuple):
     """Seats that step together."""
 
     runs: slice
-    rows: slice  # on the board, where a run's seats lie side by side
+    rows: slice  # on the board, where a run's seats are adjacent
     seats: int  # of each run
 
 
 class Games:
-    """Seats for several policies: each has the same number of environments, and all step together.
+    """Environments for several runs, stepped together. Each run has the same number of them, called its seats.
 
-    They are in two groups, where there are enough of them: while one steps, `act` thinks about the other. A group has
-    all seats of half of the runs, so that the parameters of each are read once for all of its seats.
+    If there are enough, they form two groups: while one steps, `act` computes the actions of the other. A group has all
+    seats of half of the runs, so that each run's parameters are read once for all of its seats.
     """
 
     def __init__(
@@ -80,12 +82,16 @@ class Games:
         processes: int | None = None,
         seats: int | None = None,
     ) -> None:
-        self.runs, self.episodes = len(environments), episodes
+        self.runs = len(environments)
+        self.episodes = episodes
         cores = processes or cores_here()
-        most = min(seats or max(2, CROWD * cores // self.runs), MOST if self.runs > 1 else 2 * MOST)
-        self.seats = -(-episodes // -(-episodes // most))  # as many as leave none without work while others play on
+        most = min(
+            seats or max(2, MAX_ENVS_PER_CORE * cores // self.runs), MAX_SEATS if self.runs > 1 else 2 * MAX_SEATS
+        )
+        rounds = -(-episodes // most)
+        self.seats = -(-episodes // rounds)  # the fewest that need no more rounds, so no seat is idle for long
         self.groups = self._grouped(2 if self.runs * self.seats >= max(2, 4 * cores) else 1)
-        entries = [envs.lookup(one) if isinstance(one, str) else one for one in environments]
+        entries = [envs.lookup(entry) if isinstance(entry, str) else entry for entry in environments]
         rows = [entry for entry in entries for _ in range(self.seats)]
         sizes = [group.rows.stop - group.rows.start for group in self.groups]
         self.workers = Workers(rows, processes, [0] * len(rows), groups=sizes, restart=True)
@@ -93,8 +99,10 @@ class Games:
         if endless := [entry.name for entry, shape in zip(entries, shapes, strict=True) if shape.time_limit is None]:
             self.close()
             raise BadInput(f"{endless[0]}: has no time limit, so an episode might never end; register it with one")
-        low, high = np.stack([shape.low for shape in shapes]), np.stack([shape.high for shape in shapes])
-        self._centre, self._half = ((low + high) / 2)[:, None], np.where(high > low, (high - low) / 2, 1)[:, None]
+        low = np.stack([shape.low for shape in shapes])
+        high = np.stack([shape.high for shape in shapes])
+        self._centre = ((low + high) / 2)[:, None]
+        self._half = np.where(high > low, (high - low) / 2, 1)[:, None]
 
     def _grouped(self, count: int) -> list[Group]:
         if self.runs == 1:
@@ -112,9 +120,9 @@ class Games:
         plays: Sequence[bool] | None = None,
         tick: Callable[[int], None] | None = None,
     ) -> Played:
-        """Every run's episodes from number `first` on; runs that do not play are left out.
+        """Play every run's episodes from number `first` on. Runs whose `plays` is False are left out.
 
-        `tick` is told how many episodes have ended, when some have.
+        tick: called with the number of episodes that have just ended
         """
         run = np.repeat(np.arange(self.runs), self.seats)  # of each row
         start = np.broadcast_to(np.asarray(first), self.runs)[run]
@@ -122,39 +130,45 @@ class Games:
         number = start + np.tile(np.arange(self.seats), self.runs)
         returns = np.full((self.runs, self.episodes), np.nan)
         lengths = np.zeros((self.runs, self.episodes), np.int64)
-        total, length = np.zeros(len(run)), np.zeros(len(run), np.int64)
+        total = np.zeros(len(run))
+        length = np.zeros(len(run), np.int64)
         began = time.perf_counter()
-        self.workers.reset(EVALUATION + np.asarray(seeds, np.int64)[run], number, until, self.seats)
-        going = [place for place in range(len(self.groups)) if self._send(act, place)]
-        while going:
-            for place in tuple(going):
-                board, rows = self.workers.receive(place), self.groups[place].rows
+        self.workers.reset(EVALUATION_SEEDS + np.asarray(seeds, np.int64)[run], number, until, self.seats)
+        playing = [index for index in range(len(self.groups)) if self._send(act, index)]
+        while playing:
+            for index in tuple(playing):
+                board = self.workers.receive(index)
+                rows = self.groups[index].rows
                 length[rows] += (number[rows] < until[rows]) & ~board.fresh
                 total[rows] += board.reward
                 if board.fresh.any():
-                    again = rows.start + np.flatnonzero(board.fresh)
-                    total[again], length[again], board.fresh[:] = 0, 0, False
+                    begun_anew = rows.start + np.flatnonzero(board.fresh)
+                    total[begun_anew] = 0
+                    length[begun_anew] = 0
+                    board.fresh[:] = False
                 over = rows.start + np.flatnonzero(board.terminal | board.timeout)
                 if len(over):
-                    spots = run[over], number[over] - start[over]
-                    returns[spots], lengths[spots] = total[over], length[over]
-                    total[over], length[over] = 0, 0
+                    finished = run[over], number[over] - start[over]
+                    returns[finished] = total[over]
+                    lengths[finished] = length[over]
+                    total[over] = 0
+                    length[over] = 0
                     number[over] += self.seats
                     if tick:
                         tick(len(over))
-                if not self._send(act, place):
-                    going.remove(place)
+                if not self._send(act, index):
+                    playing.remove(index)
         return Played(returns, lengths, time.perf_counter() - began)
 
-    def _send(self, act: Act, place: int) -> bool:
-        """Let a group take its next step; False where all of its seats have played their last episode."""
-        group = self.groups[place]
+    def _send(self, act: Act, index: int) -> bool:
+        """Start a group's next step. False if all of its seats have played their last episode."""
+        group = self.groups[index]
         board = self.workers.board.rows(group.rows)
         if not board.playing.any():
             return False
         action = act(board.obs.reshape(-1, group.seats, board.obs.shape[1]), group.runs)
         unit = (action - self._centre[group.runs]) / self._half[group.runs]
-        self.workers.send(unit.reshape(len(board.obs), -1), place)
+        self.workers.send(unit.reshape(len(board.obs), -1), index)
         return True
 
     def close(self) -> None:

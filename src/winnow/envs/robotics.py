@@ -1,7 +1,7 @@
-"""D4RL's AntMaze, Kitchen and Adroit tasks, made of Gymnasium-Robotics' (the extra `robotics`).
+"""D4RL's AntMaze, Kitchen and Adroit tasks, built on Gymnasium-Robotics' (the extra `robotics`).
 
-Importing this module registers them, and all of Gymnasium-Robotics, with Gymnasium. Each class says what it changes.
-What stays different from D4RL everywhere is the simulator: D4RL ran MuJoCo 2, this runs MuJoCo 3.
+Importing this module registers them, and all of Gymnasium-Robotics, with Gymnasium. Each class lists what it changes.
+One difference from D4RL remains in all of them: D4RL ran MuJoCo 2, this runs MuJoCo 3.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-with contextlib.redirect_stderr(io.StringIO()):  # it prints a notice about Adroit's rewards, which are mended below
+with contextlib.redirect_stderr(io.StringIO()):  # it prints a notice about Adroit's rewards, which are fixed below
     from gymnasium_robotics.envs import adroit_hand
     from gymnasium_robotics.envs.franka_kitchen.kitchen_env import OBS_ELEMENT_INDICES, KitchenEnv
     from gymnasium_robotics.envs.maze.ant_maze_v5 import AntMazeEnv
     from gymnasium_robotics.utils import mujoco_utils
 
-# Its own ways to a joint look for a NumPy integer among MuJoCo's enums, which MuJoCo 3.17 no longer takes for equal.
+# Gymnasium-Robotics' own versions look up a NumPy integer among MuJoCo's enums, which no longer compare equal since
+# MuJoCo 3.17.
 mujoco_utils.get_joint_qpos = lambda model, data, name: data.joint(name).qpos.copy()
 mujoco_utils.get_joint_qvel = lambda model, data, name: data.joint(name).qvel.copy()
 mujoco_utils.set_joint_qpos = lambda model, data, name, value: np.copyto(data.joint(name).qpos, value)
@@ -31,7 +32,7 @@ Step = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
 
 # --------------------------------------------------------------------------------------------------- AntMaze
 
-# D4RL's mazes for evaluation: walls, the cell where the ant starts and the one where it has to go.
+# D4RL's mazes for evaluation: walls (#), the cell where the ant starts (r), and the cell of its goal (g).
 MAZES = {
     "umaze": (
         "#####",
@@ -71,20 +72,23 @@ def ant_maze(maze: str) -> AntMaze:
 
 
 class AntMaze(gymnasium.Wrapper[np.ndarray, np.ndarray, Any, np.ndarray]):
-    """D4RL's antmaze-*-v2: 29 numbers, reward 1 and the end within 0.5 of a goal that the observation does not show.
+    """D4RL's antmaze-*-v2: observations of 29 numbers, without the goal. Within 0.5 of the goal the reward is 1 and the
+    episode ends.
 
-    As in D4RL and unlike Gymnasium-Robotics: the ant starts at the origin and y grows from row to row of the map (it is
-    given upside down, and shifted); the goal lies up to 1.5 beyond its cell's centre in x and in y, drawn anew for each
-    episode; positions start with noise within 0.1 and velocities with a deviation of 0.1; an action of 1 is a torque of
-    30, not 150; a step is 0.1 s, not 0.05 s; contacts are as soft as D4RL's.
+    As in D4RL and unlike Gymnasium-Robotics: the ant starts at the origin, and y grows from row to row of the map
+    (which is therefore passed upside down, and shifted); in x and in y, the goal is sampled for each episode up to 1.5
+    beyond its cell's centre; initial positions have noise within 0.1, and velocities a standard deviation of 0.1; an
+    action of 1 is a torque of 30, not 150; a step is 0.1 s, not 0.05 s; contacts are as soft as D4RL's.
     """
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         os.unlink(env.tmp_xml_file_path)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (29,), np.float64)
-        self.maze, self.ant = env, env.ant_env
-        self.start, self.cell = env.maze.unique_reset_locations[0], env.maze.unique_goal_locations[0]
+        self.maze = env
+        self.ant = env.ant_env
+        self.start = env.maze.unique_reset_locations[0]
+        self.goal_cell = env.maze.unique_goal_locations[0]
         self.maze.position_noise_range = 0.0
         self.ant._reset_noise_scale = 0.1
         self.ant.model.opt.timestep = 0.02
@@ -92,19 +96,19 @@ class AntMaze(gymnasium.Wrapper[np.ndarray, np.ndarray, Any, np.ndarray]):
         self.ant.model.geom_solimp[:, :3] = 0.8, 0.8, 0.01
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        seen, info = self.maze.reset(seed=seed)
-        draw = self.ant.np_random.uniform
-        self.maze.goal = self.cell + draw(0, 1, 2) + draw(0, 0.5, 2)
+        obs, info = self.maze.reset(seed=seed)
+        uniform = self.ant.np_random.uniform
+        self.maze.goal = self.goal_cell + uniform(0, 1, 2) + uniform(0, 0.5, 2)
         self.maze.update_target_site_pos()
-        return self._flat(seen), info | {"success": False}
+        return self._flat(obs), info | {"success": False}
 
     def step(self, action: np.ndarray) -> Step:
-        seen, _, _, truncated, info = self.maze.step(action)
-        there = bool(np.linalg.norm(seen["achieved_goal"] - self.maze.goal) <= 0.5)
-        return self._flat(seen), float(there), there, truncated, info | {"success": there}
+        obs, _, _, truncated, info = self.maze.step(action)
+        success = bool(np.linalg.norm(obs["achieved_goal"] - self.maze.goal) <= 0.5)
+        return self._flat(obs), float(success), success, truncated, info | {"success": success}
 
-    def _flat(self, seen: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([seen["achieved_goal"] - self.start, seen["observation"]])
+    def _flat(self, obs: dict[str, np.ndarray]) -> np.ndarray:
+        return np.concatenate([obs["achieved_goal"] - self.start, obs["observation"]])
 
 
 # --------------------------------------------------------------------------------------------------- Kitchen
@@ -115,26 +119,28 @@ def kitchen(tasks: list[str]) -> Kitchen:
 
 
 class Kitchen(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, Any]):
-    """D4RL's kitchen-*-v0: 60 numbers, reward 1 for each task when it is done, the end when all are.
+    """D4RL's kitchen-*-v0: observations of 60 numbers, reward 1 when a task is completed, terminal when all are.
 
-    As in D4RL and unlike Gymnasium-Robotics: where the robot (9) and the things (21) are, without velocities, then
-    where the tasks want them (30, with 0 where it does not matter); D4RL's noise on all positions.
-    Still different: a task is judged by where a thing is, in D4RL by the noisy observation of it (off by 0.01 at most;
-    0.3 is near enough to be done).
+    As in D4RL and unlike Gymnasium-Robotics: an observation has the positions of the robot (9) and the objects (21),
+    without velocities, then their goal positions (30, with 0 where no task sets one); all positions have D4RL's noise.
+    Still different: a task is completed when its object is within 0.3 of its goal. Here that is measured by the true
+    position, in D4RL by the noisy observation, which is off by at most 0.01.
     """
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (60,), np.float64)
         self.robot = env.robot_env
-        self.noise = 0.1 * np.append(self.robot.robot_pos_noise_amp[9:], 0.005)  # read for velocities: one too few
+        # There is an amplitude for each of 20 velocities, but there are 21 positions.
+        self.noise = 0.1 * np.append(self.robot.robot_pos_noise_amp[9:], 0.005)
         self.goal = np.zeros(30)
         for task, goal in env.goal.items():
             self.goal[OBS_ELEMENT_INDICES[task]] = goal
 
     def observation(self, observation: Any) -> np.ndarray:
-        robot, things = observation["observation"][:9], observation["observation"][18:39]
-        return np.concatenate([robot, things + self.noise * self.robot.np_random.uniform(-1, 1, 21), self.goal])
+        robot = observation["observation"][:9]
+        objects = observation["observation"][18:39]
+        return np.concatenate([robot, objects + self.noise * self.robot.np_random.uniform(-1, 1, 21), self.goal])
 
 
 # ---------------------------------------------------------------------------------------------------- Adroit
@@ -148,7 +154,7 @@ class Adroit(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
     """D4RL's pen, hammer, door and relocate, with the dense reward.
 
     As in D4RL and unlike Gymnasium-Robotics: a dropped pen ends the episode; a tenth of the distance from the hand to
-    the hammer, the handle or the ball is taken from the reward (there, by mistake, it is added).
+    the hammer, the handle or the ball is subtracted from the reward (Gymnasium-Robotics adds it by mistake).
     """
 
     def __init__(self, env: Any, task: str) -> None:
@@ -159,8 +165,8 @@ class Adroit(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         if self.task == "pen":
             return obs, float(reward), bool(obs[26] < 0.075), truncated, info
-        reach = {"hammer": obs[33:36] - obs[36:39], "door": obs[35:38], "relocate": obs[30:33]}[self.task]
-        return obs, float(reward) - 0.2 * float(np.linalg.norm(reach)), terminated, truncated, info
+        to_object = {"hammer": obs[33:36] - obs[36:39], "door": obs[35:38], "relocate": obs[30:33]}[self.task]
+        return obs, float(reward) - 0.2 * float(np.linalg.norm(to_object)), terminated, truncated, info
 
 
 gymnasium.register("winnow/AntMaze-v0", f"{__name__}:ant_maze")

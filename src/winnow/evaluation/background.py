@@ -168,7 +168,7 @@ class Rounds:
             learners = {name: processes.address(kind) for name, kind in kinds.items()}
         except ValueError as error:
             raise BadInput(f"can't be evaluated while it trains: {error}; define it in a module of its own") from error
-        places = {name: envs.described(entry) for (name, *_), entry in self._places.items()}
+        places = {name: envs.describe(entry) for (name, *_), entry in self._places.items()}
         settings = {"episodes": self.settings.episodes, "processes": self.settings.processes}
         return json.dumps(settings | {"environments": places, "algorithms": learners}) + "\n"
 
@@ -183,10 +183,10 @@ class Rounds:
 
     def _start(self) -> None:
         self._child = subprocess.Popen(
-            processes.call("winnow.evaluation.background:serve"),
+            processes.python_command("winnow.evaluation.background:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=processes.surroundings(JAX_PLATFORMS="cpu"),
+            env=processes.child_env(JAX_PLATFORMS="cpu"),
             encoding="utf-8",
         )
         self._tell(self._job)
@@ -267,7 +267,7 @@ def _number_and_step(path: Path) -> tuple[int, int]:
 
 def serve() -> None:
     """Read what there is to know, then play one snapshot after another until the caller is gone."""
-    answers = io.TextIOWrapper(processes.answering()[1], encoding="utf-8")
+    answers = io.TextIOWrapper(processes.serve_pipes()[1], encoding="utf-8")
     with contextlib.suppress(BrokenPipeError):
         try:
             job = json.loads(sys.stdin.readline())
@@ -283,7 +283,7 @@ def serve() -> None:
 def _play_all(job: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
     """The rounds of each snapshot that comes in. Environments stay open as long as they serve the next one."""
     ALGORITHMS.update({name: processes.at_address(where) for name, where in job["algorithms"].items()})
-    places = {name: envs.made_of(said) for name, said in job["environments"].items()}
+    places = {name: envs.from_description(said) for name, said in job["environments"].items()}
     waiting: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read_on, args=(waiting,), daemon=True).start()
     games, open_for = None, []

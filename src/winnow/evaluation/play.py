@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from winnow.envs.play import CROWD, Games
+from winnow.envs.play import MAX_ENVS_PER_CORE, Games
 from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
 from winnow.evaluation.candidates import Candidate, _given, candidates, place
@@ -52,7 +52,7 @@ def evaluate(
             shape = jax.tree.structure(one.algorithm), one.spec.obs_dim, one.spec.action_dim
             groups.setdefault(shape, []).append(number)
     _check([one for one in wanted if isinstance(one, Candidate)], wanted)
-    size = max(1, CROWD // 2 * (processes or cores_here()))
+    size = max(1, MAX_ENVS_PER_CORE // 2 * (processes or cores_here()))
     total, ended = episodes * sum(map(len, groups.values())), 0
 
     def tick(more: int) -> None:

@@ -38,12 +38,12 @@ def film(run: Path, video: Path, environment: str | None = None, seed: int | Non
     if one is None:
         raise BadInput(f"{run}: has no policy to film; its training failed")
     entry = place(environment or one.environment, one.spec)
-    number = envs.episode_seed(envs.EVALUATION + (one.seed if seed is None else seed), 0, one.first)
+    number = envs.episode_seed(envs.EVALUATION_SEEDS + (one.seed if seed is None else seed), 0, one.first)
     job = {"seed": number, "actions": _actions(one, entry, number)}
     shown = dataclasses.replace(entry, options=entry.options | {"render_mode": "rgb_array"})
     errors = []
     with replacing(video) as temporary:
-        said = json.dumps(job | {"environment": envs.described(shown), "file": str(temporary)})
+        said = json.dumps(job | {"environment": envs.describe(shown), "file": str(temporary)})
         for way in _ways():
             error = _drawn(said, way)
             if error is None:
@@ -78,8 +78,8 @@ def _ways() -> list[str]:
 
 def _drawn(job: str, way: str) -> str | None:
     """Have it drawn one way. What went wrong, if something did."""
-    told = processes.surroundings(**({"MUJOCO_GL": way} if way else {}))
-    command = processes.call("winnow.evaluation.video:draw")
+    told = processes.child_env(**({"MUJOCO_GL": way} if way else {}))
+    command = processes.python_command("winnow.evaluation.video:draw")
     done = subprocess.run(command, input=job, env=told, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
@@ -93,7 +93,7 @@ def draw() -> None:
     """Play the actions that are told on stdin and write what is seen to a file."""
     job = json.load(sys.stdin)
     try:
-        game = envs.make(envs.made_of(job["environment"]))
+        game = envs.make(envs.from_description(job["environment"]))
         rate = game.metadata.get("render_fps") or RATE
         every = max(1, round(rate / RATE))
         frames = _frames(game, job["seed"], np.array(job["actions"], game.action_space.dtype), every)

@@ -1,1 +1,1 @@
-"""What every part uses of the operating system: files, locks, checkpoints, processes, progress bars, metrics."""
+"""Files, locks, checkpoints, child processes, cores, progress bars, metrics and Ray: the base of every other part."""

@@ -1,4 +1,4 @@
-"""How many cores this process may use: those it may run on, its container's share, $WINNOW_CORES at the most."""
+"""How many cores this process may use: its CPU affinity, its container's share, and $WINNOW_CORES as upper limits."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from winnow.errors import BadInput
 
 
 def cores_here() -> int:
-    """Cores this process may use: those it may run on, its container's share of them, and $WINNOW_CORES at the most."""
+    """Cores this process may use: the smallest of its CPU affinity, its container's share, and $WINNOW_CORES."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     given = os.environ.get("WINNOW_CORES") or str(cores)
     if not given.isdecimal() or int(given) < 1:
-        raise BadInput(f"WINNOW_CORES is {given!r}; it must be a whole number of at least 1")
+        raise BadInput(f"WINNOW_CORES must be a whole number of at least 1, got {given!r}")
     return max(1, int(min(cores, int(given), container_share())))
 
 
 def container_share(process: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float:
-    """Cores by the quota of this process's control groups, of either version; infinite where there is none."""
+    """Cores by the quota of this process's control groups (version 1 or 2); infinite if there is no quota."""
     try:
         groups = [line.split(":", 2) for line in Path(process).read_text("utf-8").splitlines()]
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return float("inf")
     shares = [float("inf")]
     for _, controllers, name in groups:
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = Path(root, controllers)
-        place = top / name.lstrip("/")
-        shares += [_quota(folder) for folder in (place, *place.parents) if folder.is_relative_to(top)]
+        group = top / name.lstrip("/")
+        shares += [_quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(top)]
     return min(shares)
 
 

@@ -1,4 +1,4 @@
-"""Writing a file so that it is either the old one or the new one, whatever happens in between."""
+"""Atomic files: after a crash a file is either the old one or the new one. Also JSON parsing and folder claims."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ DTYPES = {"bool": "BOOL"} | {
     )
     for bits in sizes
 }
-"""What safetensors calls the types of arrays."""
+"""NumPy's names of array types, and safetensors' names of them."""
 TEMPORARY = ".winnow-tmp"
-"""Marks a file that is being written."""
-SPACE = Path("/proc/self/ns/pid")
-HERE = f"{zlib.crc32(f'{socket.gethostname()} {SPACE.readlink() if SPACE.is_symlink() else None}'.encode()):08x}"
-"""This machine (or container: they count their own processes) in the name of such a file; the process follows."""
+"""Part of the name of a file that is being written."""
+PID_NAMESPACE = Path("/proc/self/ns/pid")
+_NAMESPACE = PID_NAMESPACE.readlink() if PID_NAMESPACE.is_symlink() else None
+MACHINE = f"{zlib.crc32(f'{socket.gethostname()} {_NAMESPACE}'.encode()):08x}"
+"""Identifies this machine, or this container, which numbers its own processes. Stands in the name of a temporary file,
+before the process's number."""
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path` to write to; it takes the place of `path` when the block ends well.
+    """Yields a temporary file beside `path` to write to; it replaces `path` if the block ends without an error.
 
-    Several processes may write the same file: the last one wins. What a killed one has left of it is removed.
+    Several processes may write the same file: the last one wins. Temporary files of killed processes are removed.
     """
     path = Path(path)
     if path.is_dir():
         raise BadInput(f"{path}: is a folder; give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clear(path)
-        writer = f"{HERE}-{os.getpid()}-{secrets.token_hex(4)}"
+        _remove_leftovers(path)
+        writer = f"{MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
         temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY}{path.suffix}")
         temporary.touch(exist_ok=False)
     except OSError as error:
@@ -65,22 +67,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_tensors(path: str | Path, tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """A safetensors file, whole or not at all.
+    """Write a safetensors file atomically.
 
-    Written array by array: safetensors' own writer would hold all of them a second time, and every other thread up.
+    Written array by array: safetensors' own writer would copy all arrays first and block every other thread.
     """
     header: dict[str, Any] = {"__metadata__": metadata}
-    # The format wants no gaps; with the widest numbers first each array still begins at a multiple of its own width.
+    # The format allows no gaps. Sorted by item size, largest first, each array still begins at a multiple of its own.
     names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     end = 0
     for name in names:
-        array, begin = tensors[name], end
+        array = tensors[name]
+        begin = end
         end += array.nbytes
         header[name] = {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": [begin, end]}
-    words = json.dumps(header).encode()
-    words += b" " * (-len(words) % 8)
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(len(words).to_bytes(8, "little") + words)
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
         for name in names:
             file.write(tensors[name].astype(tensors[name].dtype.newbyteorder("<"), order="C", copy=False).data)
 
@@ -91,10 +94,10 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def claim(path: Path, record: dict[str, Any], resume: bool, holding: str, note: dict[str, Any] | None = None) -> Any:
-    """Write down what a folder is for, or read what it was for when work is taken up again. None where it is new.
+    """Write a folder's config file and return None; with `resume`, return the config that it already has.
 
-    holding: what a folder holds that is not to be overwritten, and how to go on with it
-    note: more to write down, which need not agree
+    holding: for the error message: what must not be overwritten, and how to continue with it
+    note: more to write, which the caller does not compare
     """
     if not path.exists():
         write_text(path, json.dumps(record | (note or {}), indent=1) + "\n")
@@ -118,7 +121,7 @@ def read_json(path: Path, advice: str) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON that nobody vouches for: whatever is wrong with it is a ValueError."""
+    """Parse untrusted JSON. Anything wrong with it is a ValueError."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -126,7 +129,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this can be the name of a file in a folder, and of nothing outside it, on any system."""
+    """Whether this can be the name of a file, without a path to another folder, on any system."""
     plain = isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= 200
     return plain and not re.match(r"\.|[A-Za-z]:|.*[/\\]", str(name))
 
@@ -150,16 +153,16 @@ def file_stem(name: str) -> str:
     return stem
 
 
-def _clear(path: Path) -> None:
-    """Remove what dead processes of this machine have left of a file."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{HERE}-*{TEMPORARY}*"):
-        writer = left.name.removeprefix(f".{path.name}.{HERE}-").partition("-")[0]
-        if writer.isdigit() and not runs(int(writer)):
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of this path whose process on this machine has ended."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{MACHINE}-*{TEMPORARY}*"):
+        writer = left.name.removeprefix(f".{path.name}.{MACHINE}-").partition("-")[0]
+        if writer.isdigit() and not is_running(int(writer)):
             left.unlink(missing_ok=True)
 
 
-def runs(process: int) -> bool:
-    """Whether a process of this machine is there; yes, where that can't be asked."""
+def is_running(process: int) -> bool:
+    """Whether a process of this machine is running. True where the system can't tell."""
     if os.name != "posix":
         return True
     try:
@@ -172,6 +175,6 @@ def runs(process: int) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process was writing in a folder that is ours alone."""
+    """Remove all temporary files in a folder. Only for a folder that no other process writes to."""
     for left in folder.glob(f".*{TEMPORARY}*"):
         left.unlink(missing_ok=True)

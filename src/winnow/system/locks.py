@@ -1,8 +1,8 @@
-"""Locks between processes, as files that say who holds them.
+"""Locks between processes: files that name the process that holds them.
 
-The operating system lets go of a lock when its process ends, however that happens: nobody waits for the dead. On a file
-system without such locks the file's own words must do: a lock counts as held while its process runs on this machine,
-and always if it was taken on another one. No clock has a say in it.
+The operating system releases a lock when its process ends, however it ends, so no one waits for a dead process. On a
+file system without such locks the file's content decides: a lock is held as long as the process it names runs on this
+machine, and always if it names another machine. Clocks and timeouts play no part.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from winnow.errors import BadInput
-from winnow.system.files import parse_json, runs
+from winnow.system.files import is_running, parse_json
 
-LOOK = 0.01
-"""Seconds between two tries to take a lock that nobody says is theirs: somebody may only be looking at it."""
-SETTLE = 0.2
-"""Seconds after which such a lock is left alone, and after which of several who wrote their names one has won."""
+POLL_SECONDS = 0.01
+"""Time between two tries to take a lock that is held but names no process: another process may only be testing it."""
+SETTLE_SECONDS = 0.2
+"""When to give up on such a lock. Also, without system locks: how long to wait until the last of several processes that
+wrote their names has won."""
+WAIT_SECONDS = 1.0
+"""Time between two tries while waiting for a lock on a file system without locks."""
 
 
 class Taken(BadInput):
@@ -32,8 +35,8 @@ class Taken(BadInput):
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a lock while the block runs. If another process holds it: wait, or an error that names that process."""
-    with _taken(path, wait) as file:
+    """Hold a lock while the block runs. If another process holds it: wait, or raise an error that names it."""
+    with _acquire(path, wait) as file:
         try:
             yield
         finally:
@@ -42,8 +45,9 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder while the block runs. A new one in which nothing was written goes again."""
-    new, lock = not folder.exists(), folder / "lock"
+    """Keep other processes out of a folder while the block runs. A new folder is removed if nothing was written."""
+    new = not folder.exists()
+    lock = folder / "lock"
     with locked(lock):
         try:
             yield
@@ -67,7 +71,7 @@ def in_turn(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process holds the lock. Looking keeps nobody from taking it."""
+    """Whether another process holds the lock. Testing does not keep others from taking it."""
     try:
         with path.open("rb", buffering=0) as file:
             import fcntl
@@ -77,14 +81,14 @@ def is_held(path: Path) -> bool:
                 return False
             except BlockingIOError:
                 return True
-            except OSError:  # this file system has none
-                return _runs(_owner(file))
-    except (FileNotFoundError, ImportError):  # Windows has none
+            except OSError:  # this file system has no locks
+                return _is_other_process(_owner(file))
+    except (FileNotFoundError, ImportError):  # Windows has no fcntl
         return False
 
 
-def _taken(path: Path, wait: bool) -> IO[bytes]:
-    """The lock's file, held and signed."""
+def _acquire(path: Path, wait: bool) -> IO[bytes]:
+    """Take the lock and write this process's name into it. Returns the open lock file."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +96,10 @@ def _taken(path: Path, wait: bool) -> IO[bytes]:
         except OSError as error:
             raise BadInput(f"{path}: can't be written ({error.strerror}); choose another place") from error
         try:
-            if not _held(file, wait):
-                raise Taken(f"{path.parent}: {_words(_owner(file))} is at work there; wait for it, or end it")
-            if _is(file, path):
-                _write(file, json.dumps(_me()).encode())
+            if not _try_lock(file, wait):
+                raise Taken(f"{path.parent}: locked by {_describe(_owner(file))}; wait for it to finish or stop it")
+            if _is_same_file(file, path):
+                _write(file, json.dumps(_signature()).encode())
                 return file
             file.close()  # it was removed while we waited: the lock is another file by now
         except OSError as error:
@@ -106,53 +110,55 @@ def _taken(path: Path, wait: bool) -> IO[bytes]:
             raise
 
 
-def _is(file: IO[bytes], path: Path) -> bool:
+def _is_same_file(file: IO[bytes], path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _held(file: IO[bytes], wait: bool) -> bool:
-    """Try to take the lock."""
+def _try_lock(file: IO[bytes], wait: bool) -> bool:
+    """Try to take the lock. Returns whether this process has it."""
     try:
         import fcntl
-    except ImportError:  # Windows has none
+    except ImportError:  # Windows has no fcntl
         return True
-    until = time.monotonic() + SETTLE
+    until = time.monotonic() + SETTLE_SECONDS
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             return True
         except BlockingIOError:
-            if _runs(_owner(file)) or time.monotonic() > until:
+            if _is_other_process(_owner(file)) or time.monotonic() > until:
                 return False
-            time.sleep(LOOK)
-        except OSError:  # this file system has none
-            return _held_by_name(file, wait)
+            time.sleep(POLL_SECONDS)
+        except OSError:  # this file system has no locks
+            return _try_lock_by_name(file, wait)
 
 
-def _held_by_name(file: IO[bytes], wait: bool) -> bool:
-    """Take a lock by writing a name into it, if no process that runs has its own there."""
+def _try_lock_by_name(file: IO[bytes], wait: bool) -> bool:
+    """Take a lock by writing this process's name into the file, unless it names a process that is still running."""
     while True:
-        if not _runs(_owner(file)):
-            me = _me()
-            _write(file, json.dumps(me).encode())
-            time.sleep(SETTLE)
-            if _owner(file) == me:
+        if not _is_other_process(_owner(file)):
+            signature = _signature()
+            _write(file, json.dumps(signature).encode())
+            time.sleep(SETTLE_SECONDS)
+            if _owner(file) == signature:
                 return True
         if not wait:
             return False
-        time.sleep(1.0)
+        time.sleep(WAIT_SECONDS)
 
 
-def _me() -> dict[str, Any]:
-    told = {"pid": os.getpid(), "host": socket.gethostname(), "born": _born(os.getpid())}
-    return told | {"mark": secrets.token_hex(4)}
+def _signature() -> dict[str, Any]:
+    """What this process writes into a lock that it takes."""
+    process = os.getpid()
+    mark = secrets.token_hex(4)
+    return {"pid": process, "host": socket.gethostname(), "born": _start_time(process), "mark": mark}
 
 
-def _born(process: int) -> str | None:
-    """When a process began, in ticks of a clock that nobody can set: the number of a dead one may be another's now."""
+def _start_time(process: int) -> str | None:
+    """When a process started, in clock ticks since boot. Tells a process from a later one with the same number."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -162,27 +168,30 @@ def _born(process: int) -> str | None:
 def _owner(file: IO[bytes]) -> dict[str, Any]:
     file.seek(0)
     try:
-        said = parse_json(file.read())
-        return said if isinstance(said, dict) else {}
+        owner = parse_json(file.read())
+        return owner if isinstance(owner, dict) else {}
     except ValueError:
         return {}
 
 
-def _runs(owner: dict[str, Any]) -> bool:
-    """Whether the process that a lock names is another one that is still there, as far as can be known."""
+def _is_other_process(owner: dict[str, Any]) -> bool:
+    """Whether the lock names another process that is still running. True for one on another machine."""
     if not owner:
         return False
-    process, born = owner.get("pid"), owner.get("born")
+    process = owner.get("pid")
     if owner.get("host") != socket.gethostname() or not isinstance(process, int):
         return True
-    return process != os.getpid() and runs(process) and (born is None or _born(process) in (None, born))
+    if process == os.getpid() or not is_running(process):
+        return False
+    born = owner.get("born")
+    return born is None or _start_time(process) in (None, born)
 
 
-def _words(owner: dict[str, Any]) -> str:
+def _describe(owner: dict[str, Any]) -> str:
     return f"process {owner['pid']} on {owner.get('host')}" if owner.get("pid") else "another process"
 
 
-def _write(file: IO[bytes], words: bytes) -> None:
+def _write(file: IO[bytes], content: bytes) -> None:
     file.seek(0)
     file.truncate()
-    file.write(words)
+    file.write(content)

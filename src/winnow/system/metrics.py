@@ -1,4 +1,4 @@
-"""Where metrics go: a JSON line for each run and chunk always, TensorBoard and Weights & Biases when asked."""
+"""Logs of metrics: always one JSON line for each run and chunk; TensorBoard and Weights & Biases on request."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Line = dict[str, Any]
 
 class Log(Protocol):
     def write(self, line: Line) -> None:
-        """One run's metrics: `run` and `step` say whose and when."""
+        """Metrics of the run `run` after `step` updates."""
         ...
 
     def evaluated(self, line: Line) -> None:
-        """What a run's policy earned after `step` updates. It may come late: after metrics of later steps."""
+        """Returns of the policy of `run` after `step` updates. May arrive after metrics of later steps."""
         ...
 
     def close(self) -> None: ...
@@ -37,14 +37,14 @@ class JsonLines:
         self._file.flush()
 
     def evaluated(self, line: Line) -> None:
-        """Nothing: returns.jsonl has every episode of it."""
+        """Writes nothing: returns.jsonl has every episode."""
 
     def close(self) -> None:
         self._file.close()
 
 
 class TensorBoard:
-    """One event file a run under OUT/tensorboard."""
+    """One event file for each run, under OUT/tensorboard."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -69,14 +69,15 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """One W&B run a winnow run, grouped by the output folder. WANDB_MODE=offline works."""
+    """One W&B run for each winnow run, grouped by output folder. WANDB_MODE=offline works."""
 
     def __init__(self, folder: Path) -> None:
         try:
             import wandb
         except ImportError as error:
             raise BadInput(f"logging to Weights & Biases needs it installed: {install_hint('wandb')}") from error
-        self._wandb, self._folder = wandb, folder
+        self._wandb = wandb
+        self._folder = folder
         self._runs: dict[str, Any] = {}
 
     def write(self, line: Line) -> None:
@@ -89,7 +90,7 @@ class WeightsAndBiases:
                 dir=str(self._folder),
                 reinit="create_new",
             )
-            self._runs[name].define_metric("*", step_metric="updates")  # W&B's own count never goes back
+            self._runs[name].define_metric("*", step_metric="updates")  # W&B's own step can't go back
         values = {key: value for key, value in line.items() if isinstance(value, float)}
         self._runs[name].log(values | {"updates": line["step"]})
 
@@ -104,16 +105,16 @@ LOGS: dict[str, Callable[[Path], Log]] = {"tensorboard": TensorBoard, "wandb": W
 
 
 def open_logs(folder: Path, names: Sequence[str]) -> list[Log]:
-    """The JSON lines, and the others by name."""
+    """Opens the named logs, and metrics.jsonl."""
     for name in names:
         if name not in LOGS:
-            raise BadInput(f"there is no log {name!r} (choose from {', '.join(LOGS)})")
+            raise BadInput(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
     return [*(LOGS[name](folder) for name in names), JsonLines(folder / "metrics.jsonl")]
 
 
 def read_metrics(path: Path) -> list[Line]:
-    """All whole lines of a metrics.jsonl, which say whose they are and when; a last line cut short by a crash is left
-    out, and so is what is no such line."""
+    """The lines of a metrics.jsonl. A last line cut short by a crash is left out, and so is any line that is not JSON
+    or lacks `run` or `step`."""
     if not path.exists():
         return []
     lines = []
@@ -126,7 +127,7 @@ def read_metrics(path: Path) -> list[Line]:
 
 
 def keep_lines(path: Path, keep: Callable[[Line], bool]) -> None:
-    """Drop the lines that a resumed run is about to write again."""
+    """Rewrite a metrics.jsonl with only these lines; a resumed run is about to write the others again."""
     kept = [line for line in read_metrics(path) if keep(line)]
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster as a driver, for grids and for weights of many files. Whoever uses Ray takes it from here."""
+"""Joining a Ray cluster as a driver, for grids and for weights of many files. Other modules import Ray from here."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ except ImportError as error:
 __all__ = ["RETRIES", "NodeAffinitySchedulingStrategy", "RayError", "RayTaskError", "connected", "ray"]
 
 RETRIES = 10
-"""How often a task is tried again whose node or process has died."""
+"""How often a task is retried when its node or process has died."""
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Be a driver of the cluster there. One that this process has joined before is used, and not left."""
+    """Connect to the cluster at this address while the block runs. A connection that this process already has is used
+    instead, and stays open."""
     if ray.is_initialized():
         yield
         return
     advice = "start one with `ray start --head`, or say where one is: --ray-address HOST:PORT"
-    _knock(address, advice)
+    _check_listening(address, advice)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
@@ -41,12 +42,12 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str, advice: str) -> None:
-    """Refuse an address where nobody listens: Ray would try for a minute, and may end the process then."""
+def _check_listening(address: str, advice: str) -> None:
+    """Refuse an address where nothing listens. Ray would try for a minute, and might then end the process."""
     if address == "auto":
         return
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         socket.create_connection((parts.hostname or "", parts.port or 10001), timeout=5).close()
     except (OSError, ValueError) as error:
-        raise BadInput(f"--ray-address {address}: nobody answers there ({error}); {advice}") from error
+        raise BadInput(f"--ray-address {address}: nothing answers there ({error}); {advice}") from error

@@ -509,8 +509,8 @@ def use_lock(path: Path) -> Said:
 
     with path.open("rb") as file:
         owner = locks._owner(file)
-        locks._runs(owner)
-        assert locks._words(owner)
+        locks._is_other_process(owner)
+        assert locks._describe(owner)
     with locks.locked(path):
         pass
     return []
