@@ -19,7 +19,7 @@ from winnow.bench.recorded import Rates, estimate
 from winnow.bench.suites import entries
 from winnow.envs import lookup
 from winnow.errors import BadInput
-from winnow.evaluation.candidates import place
+from winnow.evaluation.candidates import resolve_environment
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 
@@ -113,9 +113,9 @@ def test_an_environment_that_is_not_here_is_named_and_the_others_are_counted(mon
     def missing(environment: str, spec: Any) -> Any:
         if environment == "ant":
             raise BadInput("ant: is not here")
-        return place(environment, spec)
+        return resolve_environment(environment, spec)
 
-    monkeypatch.setattr("winnow.bench.costs.place", missing)
+    monkeypatch.setattr("winnow.bench.costs.resolve_environment", missing)
     monkeypatch.setattr("winnow.bench.costs._played", lambda entry: 500.0)
     sets = ["hopper-random-expert-5%", "ant-random-expert-5%"]
     told: list[str] = []

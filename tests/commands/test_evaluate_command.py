@@ -67,9 +67,9 @@ def test_an_environment_without_references_has_raw_returns(trained, capsys, monk
     [
         (["OUT", "--environment", "hoper"], "there is no environment 'hoper'; did you mean hopper"),
         (["OUT", "--environment", "ant"], "ant: its obs_dim is 27, and 11 in the data"),
-        (["OUT", "--episodes", "0"], "episodes is 0; it must be at least 1"),
+        (["OUT", "--episodes", "0"], "episodes must be at least 1, got 0"),
         (["OUT", "--all-rounds"], "the policies of its rounds were not kept"),
-        (["OUT", "--video", "film.avi"], "film.avi: a film is written as .gif or .mp4"),
+        (["OUT", "--video", "film.avi"], "film.avi: a video is written as .gif or .mp4"),
         (["OUT/config.json"], "is damaged or was not written by winnow"),
         (["nowhere"], "nowhere: there is no such file"),
         ([], "no run is given"),
@@ -101,11 +101,11 @@ def test_a_film_or_the_reason_why_there_is_none(trained, capsys, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "disable")
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert "hopper: can't be drawn here (disable: " in error
+    assert "hopper: can't be rendered here (disable: " in error
     assert "libegl1" in error
     assert not video.exists()
     monkeypatch.delenv("MUJOCO_GL")
     if main(words) == 2:
-        assert "can't be drawn here" in capsys.readouterr().err
+        assert "can't be rendered here" in capsys.readouterr().err
         pytest.skip("there is no renderer here")
     assert video.read_bytes().startswith(b"GIF89a")

@@ -105,7 +105,7 @@ def test_short_runs_have_fewer_rounds():
     assert Evaluation().steps(400) == {400: 1}
     assert list(Evaluation().steps(3_500)) == [500, 1_500, 2_500, 3_500]
     assert OFTEN.steps(60) == {10: None, 30: None, 40: 1, 50: 2, 60: 3}
-    with pytest.raises(BadInput, match=r"evaluation\.episodes is 0; it must be at least 1"):
+    with pytest.raises(BadInput, match=r"evaluation\.episodes must be at least 1, got 0"):
         Evaluation(episodes=0).check()
 
 
@@ -267,7 +267,7 @@ def test_an_algorithm_that_cannot_travel_is_refused_at_once(monkeypatch):
 
     monkeypatch.setitem(ALGORITHMS, "local", Local)
     run = Run(random_hopper.dataset(), Local(hidden=(8, 8)), Uniform(), NoWeights())
-    with pytest.raises(BadInput, match="can't be evaluated while it trains"):
+    with pytest.raises(BadInput, match="can't be evaluated during training"):
         train_runs([run], evaluate=OFTEN, **OPTIONS)
 
 
@@ -321,7 +321,7 @@ def test_the_process_that_plays_may_die(straight, tmp_path, monkeypatch, capsys)
     with pytest.raises(BadInput, match="training finished but evaluation failed"):
         train_runs(random_hopper.runs(), out=tmp_path / "o", evaluate=OFTEN, **OPTIONS)
     monkeypatch.setattr(Rounds, "_start", start)
-    assert "the process that plays died with exit code -9" in capsys.readouterr().err
+    assert "its process died with exit code -9" in capsys.readouterr().err
     train_runs(random_hopper.runs(), out=tmp_path / "o", resume=True, evaluate=OFTEN, **OPTIONS)
     assert (tmp_path / "o" / "returns.jsonl").read_bytes() == (straight[0] / "returns.jsonl").read_bytes()
 

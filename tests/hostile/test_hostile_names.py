@@ -86,12 +86,12 @@ def test_a_folder_of_runs_leads_to_no_other_folder(name, trained, capsys):
     good = config.read_text()
     config.write_text(json.dumps(json.loads(good) | {"runs": [{"name": name}]}))
     try:
-        with pytest.raises(BadInput, match=r"config\.json: no run is called"):
+        with pytest.raises(BadInput, match=r"config\.json: a run.s name must be a file name"):
             candidates(trained)
         assert main(["evaluate", str(trained), "--episodes", "1"]) == 2
     finally:
         config.write_text(good)
-    assert "no run is called" in capsys.readouterr().err
+    assert "a run's name must be a file name" in capsys.readouterr().err
     assert [one.run for one in candidates(trained)] == ["toy.bc.uniform.seed0", "toy.bc.dw.seed0"]
 
 

@@ -18,7 +18,7 @@ from winnow.data.names import parse
 from winnow.envs import Environment, shape
 from winnow.envs.play import play
 from winnow.errors import BadInput
-from winnow.evaluation.candidates import place
+from winnow.evaluation.candidates import resolve_environment
 from winnow.packs.pack import Pack, traced
 from winnow.packs.run import Drawn, Run
 from winnow.system.cores import cores_here
@@ -231,7 +231,7 @@ def playing(packs: Sequence[list[Planned]], told: Callable[[str], None] = lambda
     for environment, runs in rounds.items():
         told(environment)
         try:
-            entry = place(environment, Spec(*runs[0].entry.sizes, 1))
+            entry = resolve_environment(environment, Spec(*runs[0].entry.sizes, 1))
             limit = shape(entry).time_limit or 0
             episodes = sum(run.how.evaluation.episodes * len(run.how.evaluation.steps(run.how.steps)) for run in runs)
             seconds += limit * episodes / _played(entry)

@@ -31,7 +31,7 @@ from winnow.bench.remaining import Todo, begin, lock_of, tidy, todo, work_of
 from winnow.bench.results import Result, collect
 from winnow.data.catalogue import Watch, unwatched
 from winnow.errors import BadInput, out_of_memory
-from winnow.evaluation.candidates import place
+from winnow.evaluation.candidates import resolve_environment
 from winnow.packs.run import Run, probabilities
 from winnow.plugins import record
 from winnow.system.files import sweep
@@ -146,7 +146,7 @@ def run(
         if not left.packs:
             return Done(left.done, [])
         for one in {run.entry.environment: run.entry for run in left.runs}.values():
-            place(one.environment, Spec(*one.sizes, 1))
+            resolve_environment(one.environment, Spec(*one.sizes, 1))
         make_ready(left.runs, watch, say=say)
         total = sum(run.how.steps for run in left.runs)
         with Progress(total, shown=progress) if isinstance(progress, bool) else progress as bar:

@@ -1,7 +1,8 @@
-"""Evaluation: the returns that policies earn in an environment, of single runs and of whole protocols.
+"""Evaluation: the returns of policies in an environment, for single runs and for whole protocols.
 
-The protocol of the published results: 20 episodes of the mean action in each of the last 10 rounds, 1000 updates apart,
-and a run's score is the mean over all of them. Earlier rounds, further apart, draw the curve.
+The protocol of the published results: 10 rounds at the end of training, 1000 updates apart, each with 20 episodes of
+the policy's mean action. A run's score is the mean over all of these episodes. Earlier rounds, further apart, give the
+learning curve.
 """
 
 from __future__ import annotations

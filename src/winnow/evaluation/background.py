@@ -1,11 +1,11 @@
-"""Evaluation beside training: policies go out as snapshot files, returns come back as lines, and training never waits.
+"""Evaluation during training: policies are written as snapshot files, returns come back as lines; training never waits.
 
-OUT/policies/pack-K-STEP.safetensors   policies that are still to be played, or all of them where they are kept
+OUT/policies/pack-K-STEP.safetensors   policies that are still to be played; all policies with `Evaluation.keep`
 OUT/returns.jsonl                      one line for each run and round, with the raw returns of its episodes
 
-A process of its own plays the snapshots in the order in which they were written. (Not a thread: XLA has as many threads
-as there are cores, and while packs train on all of them every other program waits until one has done its piece.) A
-snapshot is removed when its lines are written: whatever is killed at whatever moment, the files say what is left to do.
+A child process plays the snapshots in the order in which they were written. (A thread would not do: XLA has one thread
+for each core, and while packs train on all of them, any other program has to wait for a free one.) A snapshot is
+removed after its lines are written. So whatever is killed at any moment, the files tell what is left to do.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from winnow.envs import Environment
 from winnow.envs.play import Games
 from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
-from winnow.evaluation.candidates import Snapshot, place
-from winnow.evaluation.records import Round, earned
+from winnow.evaluation.candidates import Snapshot, resolve_environment
+from winnow.evaluation.records import Round, make_round
 from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
@@ -42,106 +42,114 @@ from winnow.system.files import sweep
 from winnow.system.metrics import keep_lines, read_metrics
 from winnow.system.progress import say
 
-IDLE = 20.0
-"""Seconds without a snapshot after which the environments are closed."""
+IDLE_SECONDS = 20.0
+"""Environments are closed when no snapshot has arrived for this long."""
+POLL_SECONDS = 0.2
+"""How often `finish` looks whether it is asked to stop."""
 
 
 class Rounds:
-    """The rounds of all packs of a call: those that were played, and those that are to be."""
+    """The evaluation rounds of all packs of a call: those played, and those still to be played."""
 
     def __init__(
         self, settings: Evaluation, runs: Sequence[Run], total: int, folder: Path | None, say: Callable[[str], None]
     ) -> None:
         settings.check()
-        self.settings, self.say, self.total = settings, say, total
+        self.settings = settings
+        self.say = say
+        self.total = total
         self.error: str | None = None
         self.played: dict[str, list[Round]] = {run.name: [] for run in runs}
         self._news: queue.SimpleQueue[Round] = queue.SimpleQueue()
-        self._places = _places(runs)
-        self.steps = settings.steps(total) if self._places else {}
-        self._job = self._described(runs)
-        self._spare: tempfile.TemporaryDirectory[str] | None = None
+        self._environments = _environments(runs)
+        self.steps = settings.steps(total) if self._environments else {}
+        self._job = self._describe_job(runs)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None  # used if the caller has no output folder
         if folder is None:
-            self._spare = tempfile.TemporaryDirectory(prefix="winnow-")
-            folder = Path(self._spare.name)
+            self._temporary = tempfile.TemporaryDirectory(prefix="winnow-")
+            folder = Path(self._temporary.name)
         self._out = folder
-        self._left: list[Path] = []  # handed over and not played yet
+        self._waiting: list[Path] = []  # snapshots handed to the child process and not played yet
         self._changed = threading.Condition()
         self._child: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
 
     def after(self, step: int) -> int:
-        """The next step at which policies are played."""
+        """The next step at which policies are evaluated."""
         return next((each for each in self.steps if each > step), self.total)
 
-    def take_up(self, reached: Mapping[str, int]) -> None:
-        """Go on after an earlier call that left these runs at these steps."""
+    def resume(self, reached: Mapping[str, int]) -> None:
+        """Continue after an earlier call. `reached`: the step from which each run continues."""
         sweep(self._policies)
         lines = self._out / "returns.jsonl"
-        have = {(line["run"], line["step"]) for line in read_metrics(lines)}
-        again: dict[Path, set[tuple[str, int]]] = {}
+        on_file = {(line["run"], line["step"]) for line in read_metrics(lines)}
+        unplayed: dict[Path, set[tuple[str, int]]] = {}
         for path in sorted(self._policies.glob("pack-*-*.safetensors"), key=_number_and_step):
-            said = checkpoint.read_record(path)
-            playing = {(run["name"], said["step"]) for run in said["runs"] if run["plays"]}
+            snapshot = checkpoint.read_record(path)
+            playing = {(run["name"], snapshot["step"]) for run in snapshot["runs"] if run["plays"]}
             if any(step > reached[name] for name, step in playing):
-                path.unlink()  # training comes by there again
-            elif not playing <= have:
-                again[path] = playing
+                path.unlink()  # training will write it again
+            elif not playing <= on_file:
+                unplayed[path] = playing
             elif not self.settings.keep:
                 path.unlink()
-        half = set().union(*again.values())  # written in part
-        keep_lines(lines, lambda said: said["step"] <= reached[said["run"]] and (said["run"], said["step"]) not in half)
+        partly_written = set().union(*unplayed.values())
+
+        def is_valid(line: dict[str, Any]) -> bool:
+            return line["step"] <= reached[line["run"]] and (line["run"], line["step"]) not in partly_written
+
+        keep_lines(lines, is_valid)
         for line in read_metrics(lines):
             self.played[line["run"]].append(Round(**line))
-        for path in again:
+        for path in unplayed:
             self._hand_over(path)
 
     def snapshot(self, number: int, pack: Pack, failures: Mapping[str, str]) -> None:
-        """Write down the policies of a pack as they are now, and have them played."""
-        lost = self.error is not None and self._spare is not None  # nobody will ever play them
-        if pack.step not in self.steps or lost or not any(map(self._plays, pack.runs)):
+        """Write a snapshot of a pack's policies and hand it to the child process. Does nothing between rounds."""
+        useless = self.error is not None and self._temporary is not None  # nothing will ever play it
+        if pack.step not in self.steps or useless or not any(map(self._plays, pack.runs)):
             return
-        held = stacked.of_pack(pack)
+        actors = stacked.of_pack(pack)
         runs = [
             {
                 "name": run.name,
                 "seed": run.seed,
                 "environment": run.dataset.meta.environment,
                 "algorithm": record(run.algorithm),
-                "plays": self._plays(run) and run.name not in failures and good,
+                "plays": self._plays(run) and run.name not in failures and finite,
             }
-            for run, good in zip(pack.runs, held.finite(), strict=True)
+            for run, finite in zip(pack.runs, actors.finite(), strict=True)
         ]
         if any(run["plays"] for run in runs):
             first = self.settings.episodes * list(self.steps).index(pack.step)
             path = self._policies / f"pack-{number}-{pack.step:09d}.safetensors"
-            Snapshot(pack.step, self.steps[pack.step], first, pack.spec, runs, held).save(path)
+            Snapshot(pack.step, self.steps[pack.step], first, pack.spec, runs, actors).save(path)
             self._hand_over(path)
 
     def finish(self, describe: Callable[[str], None], should_stop: Callable[[], bool]) -> None:
-        """Wait until all is played."""
+        """Wait until every snapshot is played."""
         with self._changed:
-            while self._left and self.error is None:
-                describe(f"evaluating: {len(self._left)} rounds left")
-                self._changed.wait(0.2)
+            while self._waiting and self.error is None:
+                describe(f"evaluating: {len(self._waiting)} rounds left")
+                self._changed.wait(POLL_SECONDS)
                 if should_stop():
                     raise KeyboardInterrupt
 
     def news(self) -> Iterator[Round]:
-        """The rounds that were played since the last call."""
+        """The rounds played since the last call."""
         with contextlib.suppress(queue.Empty):
             while True:
                 yield self._news.get_nowait()
 
     def of(self, run: str) -> tuple[Round, ...]:
-        """A run's rounds in the order of its training."""
-        return tuple(sorted(self.played[run], key=lambda one: one.step))
+        """A run's rounds, in the order of their steps."""
+        return tuple(sorted(self.played[run], key=lambda played: played.step))
 
     def __enter__(self) -> Rounds:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process that plays, wherever it is."""
+        """End the child process, whatever it is doing."""
         if self._child and self._child.stdin and self._child.stdout and self._listener:
             with contextlib.suppress(BrokenPipeError):
                 self._child.stdin.close()
@@ -149,8 +157,8 @@ class Rounds:
             self._listener.join()
             self._child.stdout.close()
             self._child.wait()
-        if self._spare:
-            self._spare.cleanup()
+        if self._temporary:
+            self._temporary.cleanup()
 
     # --------------------------------------------------------------------------------------------- details
 
@@ -159,27 +167,29 @@ class Rounds:
         return self._out / "policies"
 
     def _plays(self, run: Run) -> bool:
-        return _where(run) in self._places
+        return _task(run) in self._environments
 
-    def _described(self, runs: Sequence[Run]) -> str:
-        """What the process that plays must know, as a line."""
-        kinds = {record(run.algorithm)["name"]: type(run.algorithm) for run in runs if self._plays(run)}
+    def _describe_job(self, runs: Sequence[Run]) -> str:
+        """What the child process must know, as a line of JSON."""
+        classes = {record(run.algorithm)["name"]: type(run.algorithm) for run in runs if self._plays(run)}
         try:
-            learners = {name: processes.address(kind) for name, kind in kinds.items()}
+            algorithms = {name: processes.address(kind) for name, kind in classes.items()}
         except ValueError as error:
-            raise BadInput(f"can't be evaluated while it trains: {error}; define it in a module of its own") from error
-        places = {name: envs.describe(entry) for (name, *_), entry in self._places.items()}
+            raise BadInput(
+                f"an algorithm can't be evaluated during training: {error}; define it in a module of its own"
+            ) from error
+        environments = {name: envs.describe(entry) for (name, *_), entry in self._environments.items()}
         settings = {"episodes": self.settings.episodes, "processes": self.settings.processes}
-        return json.dumps(settings | {"environments": places, "algorithms": learners}) + "\n"
+        return json.dumps(settings | {"environments": environments, "algorithms": algorithms}) + "\n"
 
     def _hand_over(self, path: Path) -> None:
         if self.error is not None:
             return
         with self._changed:
-            self._left.append(path)
+            self._waiting.append(path)
         if self._child is None:
             self._start()
-        self._tell(f"{path}\n")
+        self._send(f"{path}\n")
 
     def _start(self) -> None:
         self._child = subprocess.Popen(
@@ -189,14 +199,14 @@ class Rounds:
             env=processes.child_env(JAX_PLATFORMS="cpu"),
             encoding="utf-8",
         )
-        self._tell(self._job)
+        self._send(self._job)
         self._listener = threading.Thread(target=self._listen, args=(self._child,), daemon=True)
         self._listener.start()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._child
         assert self._child.stdin
-        with contextlib.suppress(BrokenPipeError):  # it died: the listener says so
+        with contextlib.suppress(BrokenPipeError):  # it died: `_listen` reports it
             self._child.stdin.write(line)
             self._child.stdin.flush()
 
@@ -209,24 +219,24 @@ class Rounds:
                 if "error" in answer:
                     self._give_up(answer["error"])
                 else:
-                    self._write([earned(**said) for said in answer["rounds"]])
+                    self._write([make_round(**fields) for fields in answer["rounds"]])
             if not child.stdin.closed and self.error is None:
-                self._give_up(f"the process that plays died with exit code {child.wait()}")
+                self._give_up(f"its process died with exit code {child.wait()}")
         except Exception as error:
             self._give_up(str(error))
 
     def _write(self, rounds: list[Round]) -> None:
-        """The lines of a snapshot; then it has done its part."""
-        if not self._spare:
+        """Write the lines of the oldest snapshot, then remove it."""
+        if not self._temporary:
             with (self._out / "returns.jsonl").open("a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(one.line()) + "\n" for one in rounds))
+                file.write("".join(json.dumps(played.line()) + "\n" for played in rounds))
                 file.flush()
                 os.fsync(file.fileno())
-        for one in rounds:
-            self.played[one.run].append(one)
-            self._news.put(one)
+        for played in rounds:
+            self.played[played.run].append(played)
+            self._news.put(played)
         with self._changed:
-            path = self._left.pop(0)
+            path = self._waiting.pop(0)
             if not self.settings.keep:
                 path.unlink(missing_ok=True)
             self._changed.notify_all()
@@ -235,26 +245,26 @@ class Rounds:
         with self._changed:
             self.error = why
             self._changed.notify_all()
-        self.say(f"evaluation has stopped, training goes on: {why}")
+        self.say(f"evaluation has stopped, training continues: {why}")
 
 
-Where = tuple[str | None, int, int, str]
-"""An environment, the sizes of observations and actions in the data, and the kind of the actions."""
+EnvTask = tuple[str | None, int, int, str]
+"""The environment that a dataset names, the sizes of its observations and actions, and the kind of its actions."""
 
 
-def _where(run: Run) -> Where:
+def _task(run: Run) -> EnvTask:
     return run.dataset.meta.environment, run.spec.obs_dim, run.spec.action_dim, run.spec.action_kind
 
 
-def _places(runs: Sequence[Run]) -> dict[Where, Environment]:
-    """The environments of the runs that can be played. Where there is none, a line says so."""
-    found: dict[Where, Environment] = {}
-    for where, run in {_where(run): run for run in runs}.items():
+def _environments(runs: Sequence[Run]) -> dict[EnvTask, Environment]:
+    """The environments of the runs that can be evaluated. For each of the others, a line with the reason."""
+    environments: dict[EnvTask, Environment] = {}
+    for task, run in {_task(run): run for run in runs}.items():
         try:
-            found[where] = place(run.dataset.meta.environment, run.spec)
+            environments[task] = resolve_environment(run.dataset.meta.environment, run.spec)
         except BadInput as error:
             say(f"{run.dataset.meta.name}: there is no environment to evaluate in: {error}")
-    return found
+    return environments
 
 
 def _number_and_step(path: Path) -> tuple[int, int]:
@@ -262,11 +272,12 @@ def _number_and_step(path: Path) -> tuple[int, int]:
     return int(number), int(step)
 
 
-# -------------------------------------------------------------------------------- inside the process that plays
+# -------------------------------------------------------------------------------------- inside the child process
 
 
 def serve() -> None:
-    """Read what there is to know, then play one snapshot after another until the caller is gone."""
+    """Main function of the child process: read the job, then play one snapshot after another until the caller is
+    gone."""
     answers = io.TextIOWrapper(processes.serve_pipes()[1], encoding="utf-8")
     with contextlib.suppress(BrokenPipeError):
         try:
@@ -281,27 +292,31 @@ def serve() -> None:
 
 
 def _play_all(job: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """The rounds of each snapshot that comes in. Environments stay open as long as they serve the next one."""
+    """The rounds of each snapshot that comes in. Environments stay open while the next snapshot needs the same ones."""
     ALGORITHMS.update({name: processes.at_address(where) for name, where in job["algorithms"].items()})
-    places = {name: envs.from_description(said) for name, said in job["environments"].items()}
-    waiting: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_read_on, args=(waiting,), daemon=True).start()
-    games, open_for = None, []
+    environments = {name: envs.from_description(entry) for name, entry in job["environments"].items()}
+    incoming: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read_paths, args=(incoming,), daemon=True).start()
+    games = None
+    open_environments = []
     while True:
         try:
-            snapshot = Snapshot.load(Path(waiting.get(timeout=IDLE)))
+            snapshot = Snapshot.load(Path(incoming.get(timeout=IDLE_SECONDS)))
         except queue.Empty:
             if games:
                 games.close()
             games = None
             continue
-        other = next(run["environment"] for run in snapshot.runs if run["plays"])
-        needed = [places.get(run["environment"], places[other]) for run in snapshot.runs]
-        if games is None or needed != open_for:
+        # A run that does not play still needs environments, of any kind: it takes those of one that does.
+        stand_in = environments[next(run["environment"] for run in snapshot.runs if run["plays"])]
+        needed = [environments.get(run["environment"], stand_in) for run in snapshot.runs]
+        if games is None or needed != open_environments:
             if games:
                 games.close()
-            games, open_for = Games(needed, job["episodes"], job["processes"]), needed
-        seeds, plays = [run["seed"] for run in snapshot.runs], [run["plays"] for run in snapshot.runs]
+            games = Games(needed, job["episodes"], job["processes"])
+            open_environments = needed
+        seeds = [run["seed"] for run in snapshot.runs]
+        plays = [run["plays"] for run in snapshot.runs]
         played = games.play(snapshot.actors.on_cpu(), seeds, snapshot.first, plays)
         yield [
             {
@@ -319,8 +334,8 @@ def _play_all(job: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         ]
 
 
-def _read_on(waiting: queue.Queue[str]) -> None:
-    """Take in what comes; when the caller is gone, so is this process, and with it its environments."""
+def _read_paths(incoming: queue.Queue[str]) -> None:
+    """Queue the paths of snapshots. When the caller is gone, end this process, and with it its environments."""
     for line in sys.stdin:
-        waiting.put(line.rstrip("\n"))
+        incoming.put(line.rstrip("\n"))
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Policies that can be played: those of finished runs, and those kept while runs train."""
+"""Policies that can be evaluated: those of finished runs, and snapshots kept during training."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from winnow.types import Algorithm, Spec
 if TYPE_CHECKING:
     from winnow.training.trained import Trained
 
-
 SNAPSHOT = "winnow-policies-1"
 
 
-def place(environment: str | None, spec: Spec) -> envs.Environment:
-    """Where policies of this shape can be played; an error says why they can't."""
+def resolve_environment(environment: str | None, spec: Spec) -> envs.Environment:
+    """The environment by its name, if policies with this spec can be played in it; otherwise an error says why not."""
     if not environment:
         raise BadInput("the data does not say which environment it is from")
     entry = envs.lookup(environment)
     shape = envs.shape(entry)
-    for what in ("action_kind", "obs_dim", "action_dim"):
-        if getattr(shape, what) != getattr(spec, what):
+    for name in ("action_kind", "obs_dim", "action_dim"):
+        if getattr(shape, name) != getattr(spec, name):
             raise BadInput(
-                f"{environment}: its {what} is {getattr(shape, what)}, and {getattr(spec, what)} in the data"
+                f"{environment}: its {name} is {getattr(shape, name)}, and {getattr(spec, name)} in the data"
             )
     if shape.time_limit is None:
         raise BadInput(f"{environment}: has no time limit, so an episode might never end; register it with one")
@@ -43,7 +42,7 @@ def place(environment: str | None, spec: Spec) -> envs.Environment:
 
 
 class Candidate(NamedTuple):
-    """A policy that is to be played."""
+    """A policy to be evaluated."""
 
     run: str
     seed: int
@@ -65,55 +64,62 @@ class Snapshot(NamedTuple):
     first: int
     spec: Spec
     runs: list[dict[str, Any]]
-    """Name, seed, environment and algorithm of each, and whether it plays."""
+    """Each run's name, seed, environment and algorithm, and whether it plays."""
     actors: Actors
 
     def save(self, path: Path) -> None:
-        told = ("step", "round", "first", "spec", "runs")
-        checkpoint.save(path, self.actors.tree(), {"format": SNAPSHOT} | {name: getattr(self, name) for name in told})
+        fields = ("step", "round", "first", "spec", "runs")
+        checkpoint.save(path, self.actors.tree(), {"format": SNAPSHOT} | {name: getattr(self, name) for name in fields})
 
     @classmethod
     def load(cls, path: Path) -> Snapshot:
-        said = checkpoint.read_record(path)
-        if said.get("format") != SNAPSHOT:
-            raise BadInput(f"{path}: is no snapshot of policies that this version of winnow wrote")
+        record = checkpoint.read_record(path)
+        if record.get("format") != SNAPSHOT:
+            raise BadInput(f"{path}: is not a snapshot of policies by this version of winnow")
         try:
-            learners = [stacked.algorithm_of(run["algorithm"], path) for run in said["runs"] if run["plays"] in (0, 1)]
-            said["spec"] = Spec(*said["spec"])
-            told = {name: said[name] for name in cls._fields if name != "actors"}
+            algorithms = [
+                stacked.algorithm_of(run["algorithm"], path) for run in record["runs"] if run["plays"] in (0, 1)
+            ]
+            record["spec"] = Spec(*record["spec"])
+            fields = {name: record[name] for name in cls._fields if name != "actors"}
         except (KeyError, TypeError) as error:
-            raise BadInput(f"{path}: is no whole snapshot of policies ({error})") from error
-        if len({jax.tree.structure(one) for one in learners}) != 1:
-            raise BadInput(f"{path}: is no snapshot of policies of one shape")
-        return cls(**told, actors=stacked.of_file(path, learners, told["spec"], stacked=True))
+            raise BadInput(f"{path}: is not a complete snapshot of policies ({error})") from error
+        if len({jax.tree.structure(algorithm) for algorithm in algorithms}) != 1:
+            raise BadInput(f"{path}: the policies in a snapshot must be of one shape, and these are not")
+        return cls(**fields, actors=stacked.of_file(path, algorithms, fields["spec"], stacked=True))
 
     def candidates(self) -> Iterator[Candidate]:
         for number, run in enumerate(self.runs):
             if run["plays"]:
-                one = jax.tree.map(lambda leaf, i=number: leaf[i : i + 1], self.actors)
-                learner = stacked.algorithm_of(run["algorithm"], run["name"])
-                where = (run["name"], run["seed"], self.step, self.round, run["environment"])
-                yield Candidate(*where, learner, self.spec, one, self.first)
+                actors = jax.tree.map(lambda leaf, i=number: leaf[i : i + 1], self.actors)
+                algorithm = stacked.algorithm_of(run["algorithm"], run["name"])
+                fields = (run["name"], run["seed"], self.step, self.round, run["environment"])
+                yield Candidate(*fields, algorithm, self.spec, actors, self.first)
 
 
 def candidates(path: Path, all_rounds: bool = False) -> list[Candidate | Round]:
-    """The policies of a finished run, or of all runs in a folder. A run that failed is a round that says so."""
+    """The policies of a finished run, or of all runs in a folder. For a run that failed, a Round that says so.
+
+    all_rounds: the snapshots of all rounds during training instead of the final policies
+    """
     if path.is_dir():
+        folder = path
         names = _runs_in(path)
         finished = {file.stem: file for file in finished_runs(path)}
         files = [finished[name] for name in names if name in finished]
         if not files:
-            raise BadInput(f"{path}: holds no finished run yet; go on with `winnow train … --out {path} --resume`")
-        folder = path
+            raise BadInput(f"{path}: holds no finished run yet; continue with `winnow train … --out {path} --resume`")
     else:
-        names, files, folder = [path.stem], [path], path.parent
+        folder = path.parent
+        names = [path.stem]
+        files = [path]
     if not all_rounds:
         return [_finished(file) for file in files]
-    kept = sorted((folder / "policies").glob("*.safetensors"))
-    found = [one for file in kept for one in Snapshot.load(file).candidates() if one.run in names]
-    if not found:
+    snapshots = sorted((folder / "policies").glob("*.safetensors"))
+    kept = [policy for file in snapshots for policy in Snapshot.load(file).candidates() if policy.run in names]
+    if not kept:
         raise BadInput(f"{path}: the policies of its rounds were not kept; train with --evaluation.keep to have them")
-    return list(found)
+    return list(kept)
 
 
 def _runs_in(folder: Path) -> list[str]:
@@ -123,32 +129,39 @@ def _runs_in(folder: Path) -> list[str]:
     except (KeyError, TypeError) as error:
         raise BadInput(f"{folder}: holds no runs ({error}); give a folder that `winnow train` wrote") from error
     if odd := [str(name)[:80] for name in names if not is_file_name(name)]:
-        raise BadInput(f"{folder / 'config.json'}: no run is called {odd[0]!r}; a name must be that of a file")
+        raise BadInput(f"{folder / 'config.json'}: a run's name must be a file name, got {odd[0]!r}")
     return names
 
 
 def _finished(path: Path) -> Candidate | Round:
-    said = checkpoint.read_record(path)
+    record = checkpoint.read_record(path)
     try:
-        name, data, steps, spec = said["name"], said["dataset"], said["steps"], Spec(*said["spec"])
-        failure, seed, learner = said["failure"], said["seed"], said["algorithm"]
+        name = record["name"]
+        seed = record["seed"]
+        steps = record["steps"]
+        environment = record["dataset"].get("environment")
+        spec = Spec(*record["spec"])
+        failure = record["failure"]
+        algorithm_record = record["algorithm"]
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
     if failure:
-        return Round(name, steps, None, data.get("environment") or "", failed=failure)
-    learner = stacked.algorithm_of(learner, path)
-    held = stacked.of_file(path, [learner], spec, stacked=False)
-    return Candidate(name, seed, steps, None, data.get("environment"), learner, spec, held)
+        return Round(name, steps, None, environment or "", failed=failure)
+    algorithm = stacked.algorithm_of(algorithm_record, path)
+    actors = stacked.of_file(path, [algorithm], spec, stacked=False)
+    return Candidate(name, seed, steps, None, environment, algorithm, spec, actors)
 
 
-def _given(one: Trained) -> Candidate | Round:
-    run, policy = one.run, one.policy
-    if one.failure:
-        return Round(run.name, one.steps, None, run.dataset.meta.environment or "", failed=one.failure)
-    held = Actors(
+def candidate_of(trained: Trained) -> Candidate | Round:
+    """The policy of a run in memory. For a run that failed, a Round that says so."""
+    run = trained.run
+    environment = run.dataset.meta.environment
+    if trained.failure:
+        return Round(run.name, trained.steps, None, environment or "", failed=trained.failure)
+    actors = Actors(
         run.algorithm,
-        stacked.pruned(run.algorithm, run.spec, policy.state),
-        *(getattr(policy, name) for name in stacked.SCALING),
+        stacked.pruned(run.algorithm, run.spec, trained.policy.state),
+        *(getattr(trained.policy, name) for name in stacked.SCALING),
     )
-    single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32)[None], held)
-    return Candidate(run.name, run.seed, one.steps, None, run.dataset.meta.environment, run.algorithm, run.spec, single)
+    single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32)[None], actors)
+    return Candidate(run.name, run.seed, trained.steps, None, environment, run.algorithm, run.spec, single)

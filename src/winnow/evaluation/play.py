@@ -1,18 +1,18 @@
-"""Playing policies in their environment."""
+"""Evaluating policies: playing episodes in their environment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
 from winnow.envs.play import MAX_ENVS_PER_CORE, Games
 from winnow.envs.workers import WorkerError
 from winnow.errors import BadInput
-from winnow.evaluation.candidates import Candidate, _given, candidates, place
-from winnow.evaluation.records import Round, earned
+from winnow.evaluation.candidates import Candidate, candidate_of, candidates, resolve_environment
+from winnow.evaluation.records import Round, make_round
 from winnow.policy import stacked
 from winnow.system.cores import cores_here
 
@@ -30,30 +30,33 @@ def evaluate(
     all_rounds: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Round]:
-    """Play trained policies: the raw returns of runs in files, of a folder of them, or as `train` gave them.
+    """Play trained policies and return their raw returns. A run is given by its file, its folder, or as `train`
+    returned it.
 
-    episodes: of each run; which ones they are depends on its seed alone
-    environment: instead of the one that the dataset names
-    seed: one for all runs, instead of each one's own
-    all_rounds: the policies of every round that training has kept (`Evaluation.keep`), not the final ones
-    progress: called with the episodes that have ended and all there will be
+    episodes: episodes of each run; which ones they are depends on its seed alone
+    environment: replaces the environment that the dataset names
+    seed: one for all runs, in place of each run's own
+    all_rounds: play the policies of every round that training has kept (`Evaluation.keep`), not the final ones
+    progress: called with the number of episodes that have ended, and how many there will be
     """
     if episodes < 1:
-        raise BadInput(f"episodes is {episodes}; it must be at least 1")
-    wanted: list[Candidate | Round] = []
-    for one in runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]:
-        wanted += candidates(Path(one), all_rounds) if isinstance(one, (str, Path)) else [_given(one)]
-    others = {"environment": environment, "seed": seed}
-    changed = {name: value for name, value in others.items() if value is not None}
+        raise BadInput(f"episodes must be at least 1, got {episodes}")
+    results: list[Candidate | Round] = []
+    for run in runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]:
+        results += candidates(Path(run), all_rounds) if isinstance(run, (str, Path)) else [candidate_of(run)]
+    overrides = {"environment": environment, "seed": seed}
+    given = {name: value for name, value in overrides.items() if value is not None}
     groups: dict[Hashable, list[int]] = {}
-    for number, one in enumerate(wanted):
-        if isinstance(one, Candidate):
-            wanted[number] = one = one._replace(**changed)
-            shape = jax.tree.structure(one.algorithm), one.spec.obs_dim, one.spec.action_dim
+    policies: dict[int, Candidate] = {}
+    for number, result in enumerate(results):
+        if isinstance(result, Candidate):
+            policies[number] = result._replace(**given)
+            shape = jax.tree.structure(result.algorithm), result.spec.obs_dim, result.spec.action_dim
             groups.setdefault(shape, []).append(number)
-    _check([one for one in wanted if isinstance(one, Candidate)], wanted)
+    _check(list(policies.values()), results)
     size = max(1, MAX_ENVS_PER_CORE // 2 * (processes or cores_here()))
-    total, ended = episodes * sum(map(len, groups.values())), 0
+    total = episodes * len(policies)
+    ended = 0
 
     def tick(more: int) -> None:
         nonlocal ended
@@ -63,35 +66,44 @@ def evaluate(
 
     for group in groups.values():
         for low in range(0, len(group), size):
-            some: Any = [wanted[number] for number in group[low : low + size]]
-            for number, found in zip(group[low:], _play(some, episodes, processes, tick), strict=False):
-                wanted[number] = found
-    return [one for one in wanted if isinstance(one, Round)]
+            batch = group[low : low + size]
+            rounds = _play([policies[number] for number in batch], episodes, processes, tick)
+            for number, played in zip(batch, rounds, strict=True):
+                results[number] = played
+    return [result for result in results if isinstance(result, Round)]
 
 
-def _check(found: Sequence[Candidate], wanted: Sequence[Candidate | Round]) -> None:
-    """Refuse what can't be played, before anything is."""
-    if not found:
-        why = "; ".join(f"{one.run} failed ({one.failed})" for one in wanted if isinstance(one, Round))
+def _check(policies: Sequence[Candidate], results: Sequence[Candidate | Round]) -> None:
+    """Refuse what can't be played, before any episode begins."""
+    if not policies:
+        why = "; ".join(f"{result.run} failed ({result.failed})" for result in results if isinstance(result, Round))
         raise BadInput(f"there is no policy to evaluate: {why or 'name at least one run'}")
-    for one in {(one.environment, one.spec[:2]): one for one in found}.values():
+    for policy in {(policy.environment, policy.spec[:2]): policy for policy in policies}.values():
         try:
-            place(one.environment, one.spec)
+            resolve_environment(policy.environment, policy.spec)
         except BadInput as error:
-            raise BadInput(f"{one.run}: can't be played ({error}); name another environment (--environment)") from error
+            raise BadInput(
+                f"{policy.run}: can't be played ({error}); name another environment (--environment)"
+            ) from error
 
 
-def _play(some: Sequence[Candidate], episodes: int, processes: int | None, tick: Callable[[int], None]) -> list[Round]:
-    """Policies of one shape, in one pass."""
-    places: list[Any] = [one.environment for one in some]
-    act = stacked.together([one.actors for one in some]).on_cpu()
+def _play(
+    policies: Sequence[Candidate], episodes: int, processes: int | None, tick: Callable[[int], None]
+) -> list[Round]:
+    """Play policies of one shape at once."""
+    environments = [policy.environment or "" for policy in policies]
+    act = stacked.together([policy.actors for policy in policies]).on_cpu()
+    seeds = [policy.seed for policy in policies]
+    first = [policy.first for policy in policies]
     try:
-        with Games(places, episodes, processes) as games:
+        with Games(environments, episodes, processes) as games:
             tick(0)
-            played = games.play(act, [one.seed for one in some], [one.first for one in some], tick=tick)
+            played = games.play(act, seeds, first, tick=tick)
     except WorkerError as error:
-        raise BadInput(f"{', '.join(sorted(set(places)))}: can't be played: {error}") from error
+        raise BadInput(f"{', '.join(sorted(set(environments)))}: can't be played: {error}") from error
     return [
-        earned(one.run, one.step, one.round, where, returns, lengths)
-        for one, where, returns, lengths in zip(some, places, played.returns, played.lengths, strict=True)
+        make_round(policy.run, policy.step, policy.round, environment, returns, lengths)
+        for policy, environment, returns, lengths in zip(
+            policies, environments, played.returns, played.lengths, strict=True
+        )
     ]

@@ -145,7 +145,7 @@ def train_runs(
             keep_lines(folder / "metrics.jsonl", lambda line: line["step"] <= reached.get(line["run"], -1))
             logs += open_logs(folder, log)
             if rounds:
-                rounds.take_up(reached)
+                rounds.resume(reached)
         for each in logs:
             stack.callback(each.close)
         hooks.on_begin()
