@@ -2,7 +2,7 @@
 
 python experiments/speed/trials.py packs [--toy]   small and large packs; under XLA_FLAGS, what XLA's switches bring
 python experiments/speed/trials.py larger [--toy]  networks too large for `winnow.nets.kernels`, half floats or not
-python experiments/speed/trials.py blocks [--toy]  forth and back with the work cut up otherwise (`tiles.Blocks`)
+python experiments/speed/trials.py blocks [--toy]  the forward and backward passes in other blocks (`tiles.Blocks`)
 
 --toy is tiny, and works on a CPU: whether the script does.
 """
@@ -25,16 +25,16 @@ from accelerator import measure, ready  # pyright: ignore
 from shapes import BATCH, pack, walk  # pyright: ignore
 
 from winnow.methods import make_algorithm, method, resized
-from winnow.nets import kernels, tiles
+from winnow.nets import kernels, kernels_backward, tiles
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 
-SHORT = {"long": 1_000_000}  # no batch is that long: the way that others go
+SHORT = {"long_batch": 1_000_000}  # no batch is that long: the way that others go
 CUTS: dict[str, list[dict[str, Any]]] = {
-    "forth": [{}, SHORT, {"depth": 64}, *({"long_forth": cut} for cut in ((64, 4, 4), (128, 8, 4), (128, 8, 3)))],
-    "back": [{}, SHORT, SHORT | {"more": 32}]
+    "forward": [{}, SHORT, {"depth": 64}, *({"long_forward": cut} for cut in ((64, 4, 4), (128, 8, 4), (128, 8, 3)))],
+    "backward": [{}, SHORT, SHORT | {"row_block_one_output": 32}]
     + [
-        {"long_back": cut, "long_wide": cut}
+        {"long_backward": cut, "long_backward_wide": cut}
         for cut in ((128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3), (64, 32, 4, 4), (64, 16, 4, 3))
     ],
 }
@@ -87,7 +87,7 @@ def blocks(toy: bool) -> None:
         return jnp.asarray((scale * rng.normal(size=(nets, *shape))).astype(np.float16))
 
     def back(x: Any, *given: Any) -> Any:
-        return kernels._back(x, *given, inputs=x.shape[1] - 1)
+        return kernels_backward.backward(x, *given, inputs=x.shape[1] - 1)
 
     for inputs in (16, 64, 128):
         x = half(rows, inputs).at[..., -1].set(1)
@@ -99,12 +99,12 @@ def blocks(toy: bool) -> None:
                 tiles.BLOCKS = dataclasses.replace(tiles.Blocks(), interpret=toy, **cut)
                 jax.clear_caches()  # a traced kernel does not know by what it was cut
                 try:
-                    forth, given = compiled(
-                        lambda *given: kernels._forth(*given, keep=True), x, first, second, b2, w3, b3
+                    forward, given = compiled(
+                        lambda *given: kernels._forward(*given, keep=True), x, first, second, b2, w3, b3
                     )
-                    kept, off = forth(*given)[1], ""
-                    run = forth
-                    if way == "back":
+                    kept, off = forward(*given)[1], ""
+                    run = forward
+                    if way == "backward":
                         run, given = compiled(back, x, kept, first, second, w3, b2, dy)
                         off = f", {distance(run(*given), given):.4f} from numpy's"
                 except jax.errors.JaxRuntimeError as error:

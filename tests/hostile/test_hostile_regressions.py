@@ -350,7 +350,7 @@ def test_a_snapshot_of_policies_of_other_shapes(tmp_path):
     record, arrays = checkpoint.read_record(path), load_file(path)
     record["runs"][1]["algorithm"]["hidden"] = [8]
     checkpoint.save(path, arrays, record)
-    refused(lambda: Snapshot.load(path), path.name, "policies of one shape")
+    refused(lambda: Snapshot.load(path), path.name, "must be of one shape")
     checkpoint.save(path, arrays, record | {"runs": []})
     refused(lambda: Snapshot.load(path), path.name)
 

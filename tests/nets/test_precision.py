@@ -22,6 +22,7 @@ from winnow.nets import (
     adam_init,
     adam_step,
     kernels,
+    kernels_backward,
     mlp,
     mlp_init,
     selftest,
@@ -62,7 +63,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def use(operand: Any, long: int = 1024) -> None:
         gradient = jnp.float32 if operand == jnp.float32 else jnp.bfloat16
-        cut = {"rows": 64, "long": long, "operand": operand, "gradient": gradient, "interpret": True}
+        cut = {"rows": 64, "long_batch": long, "operand": operand, "gradient": gradient, "interpret": True}
         cut = dataclasses.replace(tiles.Blocks(), **cut)
         monkeypatch.setattr(tiles, "BLOCKS", cut)
 
@@ -233,7 +234,7 @@ def test_the_kernels_are_lowered_for_a_gpu() -> None:
         return jax.vjp(mlp, with_copies(layers), x)[1](dy)
 
     text = jax.jit(all_of).trace(layers, x, dy).lower(lowering_platforms=("cuda",)).as_text()
-    for kernel in ("_forth_kernel", "_back_weights_kernel", "_back_last_kernel", "_back_inputs_kernel"):
+    for kernel in ("_forward_kernel", "_backward_weights_kernel", "_backward_last_kernel", "_backward_inputs_kernel"):
         assert kernel in text
 
 
@@ -294,7 +295,7 @@ def test_half_floats_in_parts_equal_half_floats_at_once_bit_for_bit(interpreted:
         np.testing.assert_allclose(means[name], value, rtol=0.01, atol=1e-3)
 
 
-@pytest.mark.parametrize("way", ["_back_weights", "_back_long"])
+@pytest.mark.parametrize("way", ["_backward_weights", "_backward_long"])
 def test_kernels_that_are_wrong_on_a_device_are_not_used(
     way: str, interpreted: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -302,21 +303,23 @@ def test_kernels_that_are_wrong_on_a_device_are_not_used(
     interpreted(jnp.float16)
     monkeypatch.setenv("WINNOW_PRECISION", "half")
     runs = runs_of("iql", NoWeights())
-    selftest._TRIED.clear()
+    selftest._RESULTS.clear()
     assert Pack(runs, 8, 64, block=2).precision == "half"
-    right = getattr(kernels, way)
-    monkeypatch.setattr(kernels, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
-    selftest._TRIED.clear()
+    right = getattr(kernels_backward, way)
+    monkeypatch.setattr(kernels_backward, way, lambda *given: jax.tree.map(lambda grad: grad / 2, right(*given)))
+    selftest._RESULTS.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
-    assert re.search(r"wrong here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err)
+    assert re.search(
+        r"fail their self-test here for a network of \d+ inputs, 2 × 128 units and \d outputs", capsys.readouterr().err
+    )
 
     def refused(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: shared memory")
 
-    monkeypatch.setattr(kernels, way, refused)
-    selftest._TRIED.clear()
+    monkeypatch.setattr(kernels_backward, way, refused)
+    selftest._RESULTS.clear()
     assert Pack(runs, 8, 64, block=2).precision == "default"
-    selftest._TRIED.clear()
+    selftest._RESULTS.clear()
 
 
 def test_without_memory_kernels_are_not_blamed(
@@ -324,13 +327,13 @@ def test_without_memory_kernels_are_not_blamed(
 ) -> None:
     """It is said, and who asks again tries them again."""
     interpreted(jnp.float16)
-    monkeypatch.setattr(selftest, "_TRIED", {})
+    monkeypatch.setattr(selftest, "_RESULTS", {})
 
     def refused(*_: Any, **__: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
 
     with monkeypatch.context() as while_full:
-        while_full.setattr(kernels, "_forth", refused)
+        while_full.setattr(kernels, "_forward", refused)
         with pytest.raises(jax.errors.JaxRuntimeError, match="Out of memory"):
             selftest.kernels_agree(13, 128, 1)
     assert selftest.kernels_agree(13, 128, 1)
@@ -345,8 +348,8 @@ def test_a_size_is_tried_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.05)
         return size[0] < 9
 
-    monkeypatch.setattr(selftest, "_tried", tried)
-    monkeypatch.setattr(selftest, "_TRIED", {})
+    monkeypatch.setattr(selftest, "_kernel_selftest", tried)
+    monkeypatch.setattr(selftest, "_RESULTS", {})
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda number: selftest.kernels_agree(8 + number % 2, 128, 1), range(16)))
     assert said == [True, False] * 8

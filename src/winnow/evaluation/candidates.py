@@ -85,7 +85,7 @@ class Snapshot(NamedTuple):
         except (KeyError, TypeError) as error:
             raise BadInput(f"{path}: is not a complete snapshot of policies ({error})") from error
         if len({jax.tree.structure(algorithm) for algorithm in algorithms}) != 1:
-            raise BadInput(f"{path}: the policies in a snapshot must be of one shape, and these are not")
+            raise BadInput(f"{path}: policies in one snapshot must be of one shape, and these are not")
         return cls(**fields, actors=stacked.of_file(path, algorithms, fields["spec"], stacked=True))
 
     def candidates(self) -> Iterator[Candidate]:
