@@ -46,7 +46,7 @@ def test_a_dataset_is_not_called_so(name, tmp_path, capsys):
     path = write_hdf5(tmp_path / "x.hdf5", columns())
     assert main(["data", "import", str(path), "--out", str(tmp_path / "out"), f"--name={name}"]) == 2
     said = capsys.readouterr().err
-    assert "x.hdf5: name is" in said
+    assert "x.hdf5: name must be one line" in said
     assert not any(letter in said for letter in "\0\x1b\u202e")
     assert files_in(tmp_path) == {"x.hdf5"}
 
