@@ -185,7 +185,7 @@ def test_snapshots_are_policies(tmp_path: Path) -> None:
         total, over = total + reward, ended or cut
     assert total == pytest.approx(record["returns"][0], rel=1e-3)
     assert json.loads((tmp_path / "pendulum-0" / "curve.jsonl").read_text())["score"] is None
-    with pytest.raises(BadInput, match="no policy"):
+    with pytest.raises(BadInput, match="is not a policy"):
         collect.load_snapshot(tmp_path / "checkpoint.safetensors")
 
 
@@ -242,8 +242,8 @@ def test_a_policy_that_new_episodes_do_not_confirm_is_not_kept(tmp_path: Path, m
         ({"until": "medium"}, "no reference returns"),
         ({"env": "hoper"}, "did you mean hopper"),
         ({"env": []}, "nothing to train"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"capacity": 1}, "capacity is 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"capacity": 1}, "capacity must be at least one step of all . environments, got 1"),
         ({"speed": 9}, "no setting 'speed'"),
     ],
 )

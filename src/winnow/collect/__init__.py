@@ -1,9 +1,9 @@
-"""Behaviour policies trained by winnow itself: online soft actor-critic, many environments at a time.
+"""Behaviour policies, trained online with soft actor-critic, many environments at a time.
 
     python -m winnow.collect --env hopper ant --steps 1000000 --out runs/policies --seconds 560
 
-`learner` is what runs on the device, `lanes` the training of many policies at once, `snapshots` a policy as a file, and
-`run` a whole call from its options to its last line.
+`sac` has the losses, `learner` the programs that run on the device, `trainer` the training of many policies at once,
+`snapshots` a policy as a file, and `run` the command.
 """
 
 from winnow.collect.run import main, peak, train

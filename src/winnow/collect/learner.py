@@ -1,4 +1,4 @@
-"""What is on the device: the replays and the networks of all lanes, and the programs that act and learn with them."""
+"""The programs on the device: replay buffers and networks of all lanes, and how they act and learn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from winnow.types import Array, Metrics
 
 
 class Learner(NamedTuple):
-    """What is on the device, for all lanes."""
+    """State on the device, of all lanes."""
 
     sac: SACState
-    replay: Array  # [L, C, 2 O + A + 2] observation, following one, action, reward and terminal side by side
+    replay: Array  # [L, C, 2 O + A + 2] columns: observation, next observation, action, reward, terminal
 
 
 def unpack(rows: Array, obs_dim: int) -> Transitions:
-    """Rows of a replay as a batch."""
-    obs, next_obs, rest = rows[..., :obs_dim], rows[..., obs_dim : 2 * obs_dim], rows[..., 2 * obs_dim :]
+    """Rows of a replay buffer as a batch."""
+    obs = rows[..., :obs_dim]
+    next_obs = rows[..., obs_dim : 2 * obs_dim]
+    rest = rows[..., 2 * obs_dim :]
     return Transitions(obs, rest[..., :-2], rest[..., -2], next_obs, rest[..., -1])
 
 
@@ -39,21 +41,21 @@ def learn(
     batch_size: int,
     obs_dim: int,
 ) -> tuple[Learner, Metrics]:
-    """Write the transitions [L, E, …] of a step to the replays, then update every lane on what they hold."""
+    """Write the transitions [L, E, …] of a step to the replay buffers, then update every lane."""
     _, count, _ = fresh.shape
-    places = learner.replay.shape[1] // count
-    replay = jax.lax.dynamic_update_slice(learner.replay, fresh, (0, step % places * count, 0))
-    held = (jnp.minimum(step + 1, places) * count).astype(jnp.uint32)
+    slots = learner.replay.shape[1] // count  # each for one step of all of a lane's environments
+    replay = jax.lax.dynamic_update_slice(learner.replay, fresh, (0, step % slots * count, 0))
+    filled = (jnp.minimum(step + 1, slots) * count).astype(jnp.uint32)
 
-    def one(state: SACState, rows: Array, lane_key: Array, exists: Array, number: Array) -> tuple[SACState, Metrics]:
-        k_draw, k_update = jax.random.split(
+    def update(state: SACState, rows: Array, lane_key: Array, exists: Array, number: Array) -> tuple[SACState, Metrics]:
+        k_sample, k_update = jax.random.split(
             jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(lane_key), step), number)
         )
-        row = (jax.random.bits(k_draw, (batch_size,), jnp.uint32) % held).astype(jnp.int32)
+        row = (jax.random.bits(k_sample, (batch_size,), jnp.uint32) % filled).astype(jnp.int32)
         return sac_.update(sac, state, unpack(rows[row], obs_dim), k_update, exists)
 
     def all_lanes(state: SACState, number: Array) -> tuple[SACState, Metrics]:
-        return jax.vmap(one, in_axes=(0, 0, 0, 0, None))(state, replay, key, real, number)
+        return jax.vmap(update, in_axes=(0, 0, 0, 0, None))(state, replay, key, real, number)
 
     state, metrics = jax.lax.scan(all_lanes, learner.sac, jnp.arange(updates))
     return Learner(state, replay), jax.tree.map(lambda m: m.mean(axis=0), metrics)
@@ -61,17 +63,18 @@ def learn(
 
 @jax.jit
 def explore(actor: Any, obs: Array, step: Array, key: Array, real: Array, random: Array) -> Array:
-    """Actions [L, E, A]: drawn from the policies, or uniformly where `random`."""
+    """Actions [L, E, A]: sampled from the policies, or uniformly if `random`."""
 
-    def one(actor: Any, obs: Array, lane_key: Array, exists: Array) -> Array:
+    def act(actor: Any, obs: Array, lane_key: Array, exists: Array) -> Array:
         k_act = jax.random.fold_in(
             jax.random.fold_in(jax.random.wrap_key_data(lane_key), step), 0x5EED
         )  # no update has this number
         k_policy, k_uniform = jax.random.split(k_act)
-        drawn, _ = squashed_sample(actor, obs, k_policy, real=exists)
-        return jnp.where(random, exists * jax.random.uniform(k_uniform, drawn.shape, minval=-1.0, maxval=1.0), drawn)
+        sampled, _ = squashed_sample(actor, obs, k_policy, real=exists)
+        uniform = exists * jax.random.uniform(k_uniform, sampled.shape, minval=-1.0, maxval=1.0)
+        return jnp.where(random, uniform, sampled)
 
-    return jax.vmap(one)(actor, obs, key, real)
+    return jax.vmap(act)(actor, obs, key, real)
 
 
 @jax.jit

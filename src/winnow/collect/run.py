@@ -1,4 +1,4 @@
-"""A whole call: train to a number of steps, for some time or until a level is reached, and say how it goes."""
+"""The command: train to a number of steps, for a limited time, or until a level is reached, and print progress."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ def train(
     verbose: bool = False,
     **settings: Any,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Train every environment with every seed to `steps`, or until `seconds` are nearly over; called again, go on.
+    """Train a policy for every environment with every seed, to `steps`. A second call with the same `out` continues.
 
-    `until` (medium or expert) stops when every environment has such a policy, and leaves it as ENV-LEVEL.safetensors;
-    an expert with the medium policy that its run passed through, if an evaluation saw one.
+    until: medium or expert: stop when every environment has a policy of this level, and write it as
+        ENV-LEVEL.safetensors; with an expert also the medium policy of the same run, if an evaluation found one
+    seconds: stop before this much time has passed
+    save_every: seconds between two checkpoints
+    settings: fields of `Setup`
 
-    Under `out`: a folder for each lane with its curve (curve.jsonl) and a snapshot of the policy for each evaluation,
-    log.jsonl with the rates, and the checkpoint, written at the end and about every `save_every` seconds. `settings`
-    are those of `Setup`. The curves: for each lane a list of step, mean, std, score and raw returns.
+    Writes under `out`: a folder for each lane with its learning curve (curve.jsonl) and a snapshot of the policy for
+    each evaluation; log.jsonl with speeds; and the checkpoint. Returns the learning curve of each lane: a list of
+    step, mean, std, score and raw returns.
     """
     began = time.monotonic()
     out = Path(out)
@@ -50,9 +53,10 @@ def train(
             raise BadInput(f"there is no level {until!r}; choose from {', '.join(LEVELS)}")
         for name in (env,) if isinstance(env, str) else env:
             if envs.lookup(name).reference is None:
-                raise BadInput(f"{name}: has no reference returns, so no policy of it is {until}; give --steps alone")
-    lanes = ((env,) if isinstance(env, str) else tuple(env), (seed,) if isinstance(seed, int) else tuple(seed))
-    trainer = Trainer(Setup(*lanes, **settings), out, processes)
+                raise BadInput(f"{name}: has no reference returns, so {until} is not defined for it; leave out --until")
+    environments = (env,) if isinstance(env, str) else tuple(env)
+    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
+    trainer = Trainer(Setup(environments, seeds, **settings), out, processes)
 
     def say(text: str) -> None:
         if verbose:
@@ -60,27 +64,33 @@ def train(
 
     try:
         say(f"{', '.join(lane.name for lane in trainer.lanes)} from step {trainer.steps:,} on {jax.devices()[0]}")
-        saved, unsaved, took = began, False, 0.0
+        saved = began
+        unsaved = False
+        round_seconds = 0.0  # of the last round with its evaluation
         every = trainer.setup.evaluate_every
         while trainer.steps < steps:
             mark = time.monotonic()
-            if seconds is not None and mark - began + 1.2 * took + trainer.saving() > seconds:
-                say("the time is nearly over")
+            if seconds is not None and mark - began + 1.2 * round_seconds + trainer.saving() > seconds:
+                say("stopping: another round would not fit into --seconds")
                 break
             if unsaved and mark - saved > save_every:
                 trainer.save()
-                saved, unsaved, mark = time.monotonic(), False, time.monotonic()
+                unsaved = False
+                saved = time.monotonic()
+                mark = saved
             log = trainer.round(min(steps, (trainer.steps // every + 1) * every))
-            evaluation = time.monotonic()
-            trainer.note(trainer.evaluate())
-            unsaved, took = True, time.monotonic() - mark
-            log["evaluation_seconds"] = time.monotonic() - evaluation
+            evaluation_began = time.monotonic()
+            trainer.record(trainer.evaluate())
+            unsaved = True
+            ended = time.monotonic()
+            round_seconds = ended - mark
+            log["evaluation_seconds"] = ended - evaluation_began
             with (out / "log.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(log) + "\n")
             say(_line(log, trainer))
-            if until and (there := trainer.settle(until)):
-                say(f"{until}: {', '.join(there)}")
-                if len(there) == len(trainer.setup.env):
+            if until and (reached := trainer.keep_levels(until)):
+                say(f"{until}: {', '.join(reached)}")
+                if len(reached) == len(trainer.setup.env):
                     break
         if unsaved:
             trainer.save()
@@ -93,41 +103,58 @@ def train(
 
 
 def peak(out: Path) -> str:
-    """The greatest rates that a run's log tells of."""
+    """The highest speeds in a run's log."""
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     names = ("environment_steps_per_second", "steps_per_second_of_a_lane", "updates_per_second_of_a_lane")
     return "peak: " + ", ".join(f"{max(line[n] for line in lines):,.0f} {n.replace('_', ' ')}" for n in names)
 
 
 def _line(log: dict[str, Any], trainer: Trainer) -> str:
-    last = [(lane.name, curve[-1]) for lane, curve in zip(trainer.lanes, trainer.curves, strict=True)]
-    each = ", ".join(f"{n} {p['mean']:.0f}" + ("" if p["score"] is None else f" ({p['score']:.1f})") for n, p in last)
-    rates = (
-        f"{log['steps_per_second_of_a_lane']:,.0f} steps/s, {log['updates_per_second_of_a_lane']:,.0f} updates/s a lane"
-    )
+    """A line of progress: returns (and scores), speeds of each lane, and the shares of time spent waiting."""
+    returns = []
+    for lane, curve in zip(trainer.lanes, trainer.curves, strict=True):
+        point = curve[-1]
+        score = "" if point["score"] is None else f" ({point['score']:.1f})"
+        returns.append(f"{lane.name} {point['mean']:.0f}{score}")
+    steps = log["steps_per_second_of_a_lane"]
+    updates = log["updates_per_second_of_a_lane"]
     waits = ", ".join(f"{name} {share:.0%}" for name, share in log["waiting"].items())
-    return f"step {log['step']:,}: {each}; {rates}; waits for {waits}; evaluation {log['evaluation_seconds']:.1f} s"
+    return (
+        f"step {log['step']:,}: {', '.join(returns)}; {steps:,.0f} steps/s, {updates:,.0f} updates/s per policy; "
+        f"waiting for {waits}; evaluation {log['evaluation_seconds']:.1f} s"
+    )
 
 
 def parser_of(prog: str) -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog, description="Train behaviour policies with soft actor-critic.")
+    parser = argparse.ArgumentParser(prog, description="Train behaviour policies online with soft actor-critic.")
     parser.add_argument("--env", nargs="+", required=True, help=f"one or more of {', '.join(envs.TABLE)}")
-    parser.add_argument("--seed", nargs="+", type=int, default=[0], help="every environment with each of these seeds")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="steps for each environment and seed")
-    parser.add_argument("--until", choices=list(LEVELS), help="stop when every environment has such a policy")
-    parser.add_argument("--out", type=Path, required=True, help="the run's folder; called again, the run goes on")
-    parser.add_argument("--seconds", type=float, help="stop cleanly before this many seconds are over")
-    parser.add_argument("--save-every", type=float, default=240.0, help="seconds between checkpoints")
-    parser.add_argument("--processes", type=int, help="worker processes for all environments; default: one a core")
+    parser.add_argument("--seed", nargs="+", type=int, default=[0], help="train every environment with each of these")
+    parser.add_argument(
+        "--steps", type=int, default=1_000_000, help="environment steps of each policy (default: 1,000,000)"
+    )
+    parser.add_argument(
+        "--until",
+        choices=list(LEVELS),
+        help="stop when every environment has a policy of this level: a normalised score of 35 to 60 for medium, of at "
+        "least 90 for expert",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="output folder; the same command again continues there")
+    parser.add_argument("--seconds", type=float, help="stop, with a checkpoint, before this many seconds have passed")
+    parser.add_argument(
+        "--save-every", type=float, default=240.0, help="seconds between two checkpoints (default: 240)"
+    )
+    parser.add_argument("--processes", type=int, help="processes that step environments (default: one for each core)")
     for field in dataclasses.fields(Setup):
-        if field.type == "int":
-            parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, help=f"default {field.default}")
+        if "help" in field.metadata:
+            text = field.metadata["help"]
+            default = "" if "default:" in text else f" (default: {field.default:,})"
+            parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, help=text + default)
     return parser
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collect") -> None:
-    """Train as a command line asks."""
+    """The command: train with these arguments, by default those of this process."""
     parser = parser_of(prog)
-    words = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
-    train(words.pop("env"), words.pop("steps"), words.pop("seed"), words.pop("out"), verbose=True, **words)
+    given = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+    train(given.pop("env"), given.pop("steps"), given.pop("seed"), given.pop("out"), verbose=True, **given)

@@ -1,4 +1,4 @@
-"""A behaviour policy as a file: those that a run leaves, and those that come with winnow."""
+"""Behaviour policies as files: those that a run writes, and those that ship with winnow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winnow.system import checkpoint
 
 
 class Lane(NamedTuple):
-    """What a policy is trained for, and with which random numbers."""
+    """A policy in training: its environment and its seed."""
 
     env: str
     seed: int
@@ -29,13 +29,12 @@ class Lane(NamedTuple):
 
 
 def save_snapshot(path: Path, lane: Lane, actor: Any, point: dict[str, Any], hidden: Sequence[int]) -> None:
-    """A policy alone, with what it is for and what it was worth."""
+    """Write a policy with its environment, its sizes, and its latest evaluation `point`."""
     entry = envs.lookup(lane.env)
+    source = entry.source
     record = {
         "env": lane.env,
-        "source": entry.source
-        if isinstance(entry.source, str)
-        else f"{entry.source.__module__}.{entry.source.__name__}",
+        "source": source if isinstance(source, str) else f"{source.__module__}.{source.__name__}",
         "options": entry.options,
         "physics": envs.physics(lane.env),
         "seed": lane.seed,
@@ -52,13 +51,14 @@ def load_snapshot(path: str | Path) -> tuple[Any, dict[str, Any]]:
     """The actor's parameters of a snapshot (see `nets.squashed_mean` and `squashed_sample`), and its record."""
     record = checkpoint.read_record(path)
     try:
-        sac, spec = SAC(hidden=tuple(record["hidden"])), record["spec"]
+        sac = SAC(hidden=tuple(record["hidden"]))
+        spec = record["spec"]
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{path}: is no policy that `winnow collect` wrote ({error})") from error
+        raise BadInput(f"{path}: is not a policy that `winnow collect` wrote ({error})") from error
     like = jax.eval_shape(lambda: sac_.init(sac, jax.random.key(0), *spec).params["actor"])
     return checkpoint.load(path, {"actor": like})["actor"], record
 
 
 def behaviour(env: str, level: str) -> tuple[Any, dict[str, Any]]:
-    """A behaviour policy that comes with winnow: `medium` or `expert` of one of the four locomotion environments."""
+    """A behaviour policy that ships with winnow: `medium` or `expert`, for one of the four locomotion environments."""
     return load_snapshot(policy_file(env, level))

@@ -1,12 +1,12 @@
 """Training many behaviour policies at once.
 
-A *lane* is an environment and a seed. All lanes learn in one compiled program, from replays that live on the device,
-and what they learn next runs there while the environments take their step in worker processes. The host waits for the
-device once a step: for the actions.
+A *lane* is an environment and a seed. All lanes learn in one compiled program, from replay buffers on the device.
+While worker processes step the environments, the device makes the updates. The host waits for the device once in each
+step: for the actions.
 
-Training goes in rounds that end with an evaluation. A round begins with new episodes in all environments, so a run that
-stopped after a round and goes on is, step for step, the run that never stopped. (Bit for bit where the device adds up
-in the same order each time: a CPU does.)
+Training is a sequence of rounds, each of which ends with an evaluation. A round begins with new episodes in all
+environments, so a run that was stopped after a round and resumed takes the same steps as one that never stopped. (Bit
+for bit on a device that always sums in the same order, such as a CPU.)
 """
 
 from __future__ import annotations
@@ -38,54 +38,61 @@ from winnow.system.files import replacing, write_text
 from winnow.types import check_settings
 
 LEVELS = {"medium": (35.0, 60.0), "expert": (90.0, math.inf)}
-"""Normalised scores that make a policy one of these."""
-SAVE_RATE = 100e6
-"""Bytes a second that a checkpoint is taken to be written with until one was timed."""
+"""The range of normalised scores that each level stands for."""
+ASSUMED_BYTES_PER_SECOND = 100e6
+"""Speed of writing a checkpoint, assumed until one has been timed."""
+SMALL_CHECKPOINT_BYTES = 50e6
+"""Smaller checkpoints are too quick to measure the disk's speed."""
+
+
+def option(default: int, text: str) -> Any:
+    """A field that is an option of the command, with its help."""
+    return dataclasses.field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What decides the result of a run, less its length."""
+    """The settings that change a run's result, apart from its length."""
 
     env: tuple[str, ...]
     seed: tuple[int, ...]
-    environments: int = 16
-    """Environments a lane."""
-    updates: int = 16
-    """Updates for each step of all of a lane's environments."""
-    random_steps: int = 10_000
-    """Steps with random actions, before the first update."""
-    evaluate_every: int = 50_000
-    """Steps in a round."""
-    episodes: int = 16
-    """Episodes of an evaluation."""
-    capacity: int = 1_000_000
-    """Transitions that a replay holds; then the oldest are overwritten."""
-    batch_size: int = 256
+    environments: int = option(16, "copies of the environment that each policy learns from")
+    updates: int = option(16, "updates after each step of all these copies (default: as many as there are copies)")
+    random_steps: int = option(10_000, "environment steps with random actions, before the first update")
+    evaluate_every: int = option(50_000, "environment steps between two evaluations")
+    episodes: int = option(16, "episodes of each evaluation")
+    capacity: int = option(1_000_000, "transitions in the replay buffer; then the oldest are overwritten")
+    batch_size: int = option(256, "transitions sampled for each update")
     sac: SAC = SAC()
 
     def check(self) -> None:
         check_settings(self.sac, "sac")
         for name in ("environments", "evaluate_every", "episodes", "batch_size"):
             if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if min(self.updates, self.random_steps) < 0 or min(self.seed, default=0) < 0:
-            raise BadInput("updates, random_steps and seeds must not be negative")
+                raise BadInput(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("updates", "random_steps"):
+            if getattr(self, name) < 0:
+                raise BadInput(f"{name} must not be negative, got {getattr(self, name)}")
+        if min(self.seed, default=0) < 0:
+            raise BadInput(f"seeds must not be negative, got {min(self.seed)}")
         if not self.env or not self.seed:
-            raise BadInput("there is nothing to train: give an environment and a seed")
+            raise BadInput("there is nothing to train; give at least one environment and one seed")
         if self.capacity < self.environments:
-            raise BadInput(f"capacity is {self.capacity}; it must hold a step of all {self.environments} environments")
+            raise BadInput(
+                f"capacity must be at least one step of all {self.environments} environments, got {self.capacity}"
+            )
 
     def record(self) -> dict[str, Any]:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
 class Trainer:
-    """Lanes in training: the learner on the device, the environments in their workers, and the curves so far."""
+    """The training of all lanes: the learner on the device, the worker processes, and the learning curves so far."""
 
     def __init__(self, setup: Setup, out: Path, processes: int | None = None) -> None:
         setup.check()
-        self.setup, self.out = setup, out
+        self.setup = setup
+        self.out = out
         shapes = {env: envs.shape(env) for env in setup.env}
         if endless := [env for env in setup.env if shapes[env].time_limit is None]:
             raise BadInput(f"{endless[0]}: has no time limit, so an evaluation might never end; register it with one")
@@ -97,10 +104,10 @@ class Trainer:
         self.key = np.stack([jax.random.key_data(jax.random.key(lane.seed)) for lane in self.lanes])
         self.real = np.array([np.arange(self.action_dim) < lane.shape.action_dim for lane in self.lanes], np.float32)
         self.base = np.repeat([lane.seed for lane in self.lanes], setup.environments)
-        self.step = 0  # steps of all environments: a lane has made this many times `environments`
+        self.step = 0  # steps of every single environment; see `steps`
         self.episode = np.zeros(len(self.base), np.int64)
         self.curves: list[list[dict[str, Any]]] = [[] for _ in self.lanes]
-        self.save_rate = SAVE_RATE
+        self.save_rate = ASSUMED_BYTES_PER_SECOND
         self.learner = self._load() if self.checkpoint.exists() else self._new()
         names = [lane.env for lane in self.lanes for _ in range(setup.environments)]
         numbers = list(range(setup.environments)) * len(self.lanes)
@@ -108,7 +115,7 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Steps a lane has made."""
+        """Steps that each lane has made, summed over its environments."""
         return self.step * self.setup.environments
 
     @property
@@ -118,14 +125,20 @@ class Trainer:
     # ------------------------------------------------------------------------------------------- rounds
 
     def round(self, steps: int) -> dict[str, Any]:
-        """New episodes in all environments, and training until a lane has made `steps`. What took how long."""
-        setup, lanes = self.setup, len(self.lanes)
+        """Begin new episodes in all environments and train until each lane has made `steps`. Returns speeds, waiting
+        times and metrics."""
+        setup = self.setup
+        lanes = len(self.lanes)
         count = len(self.base) // lanes
-        began, waits, first = time.monotonic(), {"device": 0.0, "environments": 0.0}, self.step
-        updated, metrics = 0, {}
-        key, real = jnp.asarray(self.key), jnp.asarray(self.real)
+        began = time.monotonic()
+        waits = {"device": 0.0, "environments": 0.0}
+        first = self.step
+        updated = 0
+        metrics = {}
+        key = jnp.asarray(self.key)
+        real = jnp.asarray(self.real)
 
-        def study(fresh: np.ndarray, step: int) -> None:
+        def update(fresh: np.ndarray, step: int) -> None:
             nonlocal updated, metrics
             updates = setup.updates if step * count >= setup.random_steps else 0
             self.learner, metrics = learn(
@@ -136,14 +149,15 @@ class Trainer:
         obs = self.workers.reset(self.base, self.episode).copy()
         fresh: np.ndarray | None = None
         while self.steps < steps:
-            actor, random = self.learner.sac.params["actor"], np.bool_(self.steps < setup.random_steps)
-            drawn = explore(actor, obs.reshape(lanes, count, -1), np.int32(self.step), key, real, random)
+            actor = self.learner.sac.params["actor"]
+            random = np.bool_(self.steps < setup.random_steps)
+            sampled = explore(actor, obs.reshape(lanes, count, -1), np.int32(self.step), key, real, random)
             mark = time.monotonic()
-            action = np.asarray(drawn).reshape(len(self.base), -1)
+            action = np.asarray(sampled).reshape(len(self.base), -1)
             waits["device"] += time.monotonic() - mark
             self.workers.send(action)
             if fresh is not None:
-                study(fresh, self.step - 1)  # runs on the device while the environments step
+                update(fresh, self.step - 1)  # runs on the device while the environments step
             mark = time.monotonic()
             board = self.workers.receive()
             waits["environments"] += time.monotonic() - mark
@@ -152,7 +166,7 @@ class Trainer:
             obs = board.obs.copy()
             self.step += 1
         if fresh is not None:
-            study(fresh, self.step - 1)
+            update(fresh, self.step - 1)
         self.episode = self.workers.board.episode + 1
         jax.block_until_ready(self.learner)
         seconds = time.monotonic() - began
@@ -168,10 +182,12 @@ class Trainer:
         }
 
     def evaluate(self, confirm: bool = False) -> np.ndarray:
-        """Returns [L, episodes] of the mean action, in episodes that were never played before; to `confirm`, in other
-        ones."""
-        lanes, count = len(self.lanes), self.setup.environments
-        actor, real = self.learner.sac.params["actor"], jnp.asarray(self.real)
+        """Returns [L, episodes] of the mean actions, in episodes that were never played before. `confirm` plays other
+        episodes than the evaluation itself."""
+        lanes = len(self.lanes)
+        count = self.setup.environments
+        actor = self.learner.sac.params["actor"]
+        real = jnp.asarray(self.real)
         rounds = -(-self.setup.episodes // count)
         returns = np.zeros((rounds, len(self.base)))
         for number in range(rounds):
@@ -188,28 +204,27 @@ class Trainer:
         returns = returns.reshape(rounds, lanes, count).swapaxes(0, 1).reshape(lanes, -1)
         return returns[:, : self.setup.episodes]
 
-    def note(self, returns: np.ndarray) -> None:
-        """A line of each lane's curve, and a snapshot of its policy."""
+    def record(self, returns: np.ndarray) -> None:
+        """Append a point to each lane's learning curve, and write a snapshot of its policy."""
         actors = jax.device_get(self.learner.sac.params["actor"])
-        for index, (lane, curve, got) in enumerate(zip(self.lanes, self.curves, returns, strict=True)):
+        for index, (lane, curve, own_returns) in enumerate(zip(self.lanes, self.curves, returns, strict=True)):
+            score = envs.normalised(lane.env, own_returns) if envs.lookup(lane.env).reference else None
             point = {
                 "step": self.steps,
-                "mean": float(got.mean()),
-                "std": float(got.std()),
-                "score": None,
-                "returns": got.tolist(),
+                "mean": float(own_returns.mean()),
+                "std": float(own_returns.std()),
+                "score": None if score is None else float(score.mean()),
+                "returns": own_returns.tolist(),
             }
-            if (score := envs.normalised(lane.env, got) if envs.lookup(lane.env).reference else None) is not None:
-                point["score"] = float(score.mean())
             curve.append(point)
             own = jax.tree.map(lambda leaf, i=index: leaf[i], actors)
             save_snapshot(self._snapshot(lane, self.steps), lane, own, point, self.setup.sac.hidden)
-            write_text(self._folder(lane) / "curve.jsonl", "".join(json.dumps(p) + "\n" for p in curve))
+            write_text(self._folder(lane) / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in curve))
 
-    def settle(self, until: str) -> list[str]:
-        """Keep the policies of lanes that have reached a level, if they do so in new episodes too: the best of many
-        noisy evaluations reads high. OUT/ENV-LEVEL.safetensors is then the first lane's that got to `until`, with the
-        lower levels of the same run. The environments that have one."""
+    def keep_levels(self, until: str) -> list[str]:
+        """Keep the policies of lanes that have reached a level. They must reach it again in new episodes, because the
+        best of many noisy evaluations is biased upwards. OUT/ENV-LEVEL.safetensors is the policy of the first lane
+        that reached `until`, with the lower levels of the same lane. Returns the environments that have one."""
         levels = list(LEVELS)[: list(LEVELS).index(until) + 1]
         scores = [curve[-1]["score"] for curve in self.curves]
         fresh = [
@@ -224,27 +239,27 @@ class Trainer:
             if score is not None and reaches(level, score.mean()):
                 _copy(self._snapshot(lane, self.steps), self._kept(lane, level))
                 if level == until and not (self.out / f"{lane.env}-{until}.safetensors").exists():
-                    for lower in (one for one in levels if self._kept(lane, one).exists()):
+                    for lower in (level for level in levels if self._kept(lane, level).exists()):
                         _copy(self._kept(lane, lower), self.out / f"{lane.env}-{lower}.safetensors")
         return [env for env in self.setup.env if (self.out / f"{env}-{until}.safetensors").exists()]
 
     # --------------------------------------------------------------------------------------------- files
 
     def save(self) -> None:
-        """Everything that the rest of the run depends on."""
+        """Write a checkpoint: everything that the rest of the run depends on."""
         began = time.monotonic()
         filled = min(self.steps, self.learner.replay.shape[1])
         tree = {"sac": self.learner.sac, "replay": self.learner.replay[:, :filled]}
         record = {"setup": self.setup.record(), "step": self.step, "episode": self.episode.tolist()}
         checkpoint.save(self.checkpoint, tree, record)
         size = self.checkpoint.stat().st_size
-        if size > 50e6:
+        if size > SMALL_CHECKPOINT_BYTES:
             self.save_rate = size / (time.monotonic() - began)
 
     def saving(self) -> float:
-        """Seconds that a checkpoint may take."""
+        """Upper estimate of the seconds that the next checkpoint takes."""
         size = 4 * np.prod(self.learner.replay.shape) * min(1.0, self.steps / self.learner.replay.shape[1])
-        return 5.0 * (size > 50e6) + 1.3 * float(size) / self.save_rate
+        return 5.0 * (size > SMALL_CHECKPOINT_BYTES) + 1.3 * float(size) / self.save_rate
 
     def close(self) -> None:
         self.workers.close()
@@ -262,14 +277,15 @@ class Trainer:
     def _load(self) -> Learner:
         record = checkpoint.read_record(self.checkpoint)
         if (old := record.get("setup")) != (new := self.setup.record()):
-            other = [name for name in new if not isinstance(old, dict) or old.get(name) != new[name]]
-            raise BadInput(f"{self.checkpoint}: was made with another {', '.join(other)}; choose another --out")
-        self.step, self.episode = record["step"], np.array(record["episode"])
+            changed = [name for name in new if not isinstance(old, dict) or old.get(name) != new[name]]
+            raise BadInput(f"{self.checkpoint}: was made with another {', '.join(changed)}; choose another --out")
+        self.step = record["step"]
+        self.episode = np.array(record["episode"])
         learner = self._new()
         filled = min(self.steps, learner.replay.shape[1])
         like = {"sac": learner.sac, "replay": jax.eval_shape(lambda r: r[:, :filled], learner.replay)}
         saved = checkpoint.load(self.checkpoint, like)
-        for index, lane in enumerate(self.lanes):  # a run that was killed may have got further than its checkpoint
+        for index, lane in enumerate(self.lanes):  # a killed run may have got further than its checkpoint
             lines = (self._folder(lane) / "curve.jsonl").read_text().splitlines()
             self.curves[index] = [point for point in map(json.loads, lines) if point["step"] <= self.steps]
         return Learner(jax.tree.map(jnp.asarray, saved["sac"]), learner.replay.at[:, :filled].set(saved["replay"]))

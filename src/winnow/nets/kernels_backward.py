@@ -84,9 +84,9 @@ def _backward_weights_kernel(
             d_active += dot(w2_part, d_hidden, (1, 1))
         return d1 + dot(half(jnp.where(active > 0, d_active * factor, 0.0)), x), tuple(new_dw2)
 
+    zero_d1 = jnp.zeros((unit_count, x_ref.shape[1]), jnp.float32)
     zero_dw2 = (jnp.zeros((unit_count, unit_block), jnp.float32),) * len(parts)
-    zeros = jnp.zeros((unit_count, x_ref.shape[1]), jnp.float32), zero_dw2
-    d1, dw2 = jax.lax.fori_loop(0, x_ref.shape[0] // row_block, add, zeros)
+    d1, dw2 = jax.lax.fori_loop(0, x_ref.shape[0] // row_block, add, (zero_d1, zero_dw2))
     _write_first(dw1_ref, db1_ref, begin, d1 * (dy_scale * w3_scale))
     for part, dw2_part in zip(parts, dw2, strict=True):
         dw2_ref[units, part] = (dw2_part * (dy_scale * w3_scale)).astype(dw2_ref.dtype)
