@@ -214,8 +214,8 @@ def shape(environment: str | Environment, made: Any = None) -> Shape:
     flat = all(getattr(space, "shape", None) is not None and len(space.shape) == 1 for space in (obs, action))
     if not flat or not np.all(np.isfinite(action.low)) or not np.all(np.isfinite(action.high)):
         raise BadInput(
-            f"{entry.name}: observations must be flat, and actions flat and bounded or one choice (Discrete), got {obs} "
-            f"and {action}"
+            f"{entry.name}: observations must be flat, and actions flat and bounded or one choice (Discrete), "
+            f"got {obs} and {action}"
         )
     return Shape(obs.shape[0], np.asarray(action.low, np.float64), np.asarray(action.high, np.float64), limit)
 
