@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -56,18 +57,19 @@ def test_a_dataset_is_not_called_so(name, tmp_path, capsys):
 def test_no_file_calls_a_dataset_or_a_source_so(field, name, tmp_path):
     path = tmp_path / "x.safetensors"
     named: dict[str, Any] = {field: (name,) if field == "sources" else name}
-    with pytest.raises(BadInput, match=rf"x\.safetensors: {field} is"):
+    with pytest.raises(BadInput, match=rf"x\.safetensors: {field} must be one line"):
         store.save(dataset(**named), path)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("name", CLIMBING)
 def test_no_run_is_called_so(name, tmp_path):
-    """A run is called after its dataset, and its file after it."""
+    """A run is named after its dataset, and its file after the run."""
     out = tmp_path / "deep" / "out"
     (run,) = plan(dataset(name=name), "bc", "uniform")
+    assert is_file_name(run.name)
     with pytest.raises(BadInput, match="a run's name must be a file name"):
-        train_runs([run], steps=1, out=out)
+        train_runs([dataclasses.replace(run, name=name)], steps=1, out=out)
     assert files_in(tmp_path) == set()
 
 
