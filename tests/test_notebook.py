@@ -9,8 +9,8 @@ from typing import Any
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "five_minutes.ipynb"
 SHORTER = (
-    (r"toy\.imbalanced\(30_000", "toy.imbalanced(4_000"),
-    (r"STEPS = 3_000", "STEPS = 40"),
+    (r"toy\.imbalanced\(80_000", "toy.imbalanced(4_000"),
+    (r"STEPS = 4_000", "STEPS = 40"),
     (r"seeds=2", "seeds=1"),
 )
 
