@@ -22,6 +22,8 @@ from winnow.data.recipes import Recipe
 from winnow.errors import BadInput
 
 ENVIRONMENTS = ("hopper", "halfcheetah", "walker2d", "ant")
+CHOOSING = ("cartpole", "acrobot")
+"""Environments with discrete actions. Their datasets have names, and are not of the benchmark."""
 LEVELS = ("random", "medium", "expert")
 SHARES = (1, 5, 10, 50)
 ROWS, SMALL_ROWS = 1_000_000, 50_000
@@ -31,9 +33,10 @@ LONGEST = 100
 VERSION = "v2"
 """D4RL's version of the locomotion data that mixtures are made from."""
 
-_POOL = re.compile(rf"({'|'.join(ENVIRONMENTS)})-({'|'.join(LEVELS)})(?:@(\d+))?")
+_NAMED = "|".join((*ENVIRONMENTS, *CHOOSING))
+_POOL = re.compile(rf"({_NAMED})-({'|'.join(LEVELS)})(?:@(\d+))?")
 _MIXTURE = re.compile(
-    rf"({'|'.join(ENVIRONMENTS)})-({'|'.join(LEVELS)})-({'|'.join(LEVELS)})(-diverse)?-(\d+(?:\.\d+)?)%(-small)?(-{VERSION})?"
+    rf"({_NAMED})-({'|'.join(LEVELS)})-({'|'.join(LEVELS)})(-diverse)?-(\d+(?:\.\d+)?)%(-small)?(-{VERSION})?"
     r"(?:@(\d+))?"
 )
 
@@ -85,6 +88,8 @@ def _parsed(text: str) -> Name | None:
     if match := _MIXTURE.fullmatch(text):
         environment, low, high, diverse, percent, small, version, rows = match.groups()
         share = float(percent) / 100
+        if version and environment in CHOOSING:
+            return None
         if low == high or not 0 <= share <= 1 or (rows and int(rows) < 1):
             return None
         full = SMALL_ROWS if small else ROWS

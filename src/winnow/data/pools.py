@@ -153,9 +153,10 @@ def as_dataset(job: Job, episodes: list[Played]) -> Dataset:
     length = np.array([one.steps for one in episodes], np.int64)
     slot = np.concatenate([[0], np.cumsum(length + 1)[:-1]])
     slots = int((length + 1).sum())
+    discrete = shape.action_kind == "discrete"
     arena = Arena(
         np.concatenate([one.obs for one in episodes]),
-        np.zeros((slots, shape.action_dim), np.float32),
+        np.zeros((slots, 1), np.int32) if discrete else np.zeros((slots, shape.action_dim), np.float32),
         np.zeros(slots, np.float32),
         np.zeros(slots, bool),
     )
@@ -176,8 +177,9 @@ def as_dataset(job: Job, episodes: list[Played]) -> Dataset:
         environment=job.environment,
         physics=envs.physics(job.environment),
         sources=(job.level,),
-        action_low=tuple(shape.low.tolist()),
-        action_high=tuple(shape.high.tolist()),
+        action_low=() if discrete else tuple(shape.low.tolist()),
+        action_high=() if discrete else tuple(shape.high.tolist()),
+        action_choices=shape.action_dim if discrete else None,
         recipe={"pool": job.name, "key": job.key},
     )
     return Dataset((arena,), table, meta)

@@ -71,6 +71,8 @@ TABLE = {
         Environment("pen", _ADROIT, 100, (96.262799, 3076.8331017826877), {"task": "pen"}),
         Environment("hammer", _ADROIT, 200, (-274.856578, 12794.134825156867), {"task": "hammer"}),
         Environment("door", _ADROIT, 200, (-56.512833, 2880.5693087298737), {"task": "door"}),
+        Environment("cartpole", "CartPole-v1", 500, (22.0, 500.0)),
+        Environment("acrobot", "Acrobot-v1", 500, (-500.0, -80.0)),
         Environment("relocate", _ADROIT, 200, (-6.425911, 4233.877797728884), {"task": "relocate"}),
     )
 }

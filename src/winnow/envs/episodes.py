@@ -211,6 +211,7 @@ class Player:
         shape = envs.shape(environment, self.envs.env)
         self.low = shape.low
         self.high = shape.high
+        self.first_choice = shape.first_choice
         self.layers = _layers(policy) if policy else None
 
     def play(self, number: int) -> Played:
@@ -221,24 +222,43 @@ class Player:
         actions = []
         rewards = []
         while True:
-            unit = np.clip(self._unit_action(obs[-1], noise), -1.0, 1.0)
-            actions.append((self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.envs.action_dtype))
-            stepped = self.envs.step([0], actions[-1][None])
+            actions.append(self._action(obs[-1], noise))
+            taken = actions[-1][None] if self.first_choice is None else actions[-1] + self.first_choice
+            stepped = self.envs.step([0], taken)
             obs.append(stepped.obs[0].astype(np.float32))
             rewards.append(stepped.reward[0])
             if stepped.terminal[0] or stepped.timeout[0]:
                 reward = np.array(rewards, np.float32)
                 return Played(number, np.stack(obs), np.stack(actions), reward, bool(stepped.terminal[0]))
 
+    def _action(self, obs: np.ndarray, noise: np.random.Generator) -> np.ndarray:
+        """An action [A] in the environment's units; the number of a choice [1], from 0, where actions are discrete."""
+        if self.first_choice is not None:
+            return np.array([self._choice(obs, noise)])
+        unit = np.clip(self._unit_action(obs, noise), -1.0, 1.0)
+        return (self.low + (unit + 1) / 2 * (self.high - self.low)).astype(self.envs.action_dtype)
+
+    def _choice(self, obs: np.ndarray, noise: np.random.Generator) -> int:
+        """A choice: uniform, or sampled from the softmax of the policy's outputs."""
+        if self.layers is None:
+            return int(noise.integers(len(self.low)))
+        logits = _outputs(self.layers, obs).astype(np.float64)
+        return int(np.argmax(logits + noise.gumbel(size=len(logits))))
+
     def _unit_action(self, obs: np.ndarray, noise: np.random.Generator) -> np.ndarray:
         """An action in [−1, 1]: uniform, or sampled from the tanh-Gaussian policy (as `nets.squashed_sample` does)."""
         if self.layers is None:
             return noise.uniform(-1.0, 1.0, len(self.low))
-        hidden = obs
-        for weight, bias in self.layers[:-1]:
-            hidden = np.maximum(hidden @ weight + bias, 0)
-        mean, log_std = np.split(hidden @ self.layers[-1][0] + self.layers[-1][1], 2)
+        mean, log_std = np.split(_outputs(self.layers, obs), 2)
         return np.tanh(mean + np.exp(np.clip(log_std, -20.0, 2.0)) * noise.standard_normal(len(mean)))
+
+
+def _outputs(layers: list[tuple[np.ndarray, np.ndarray]], obs: np.ndarray) -> np.ndarray:
+    """What a ReLU network says of an observation."""
+    hidden = obs
+    for weight, bias in layers[:-1]:
+        hidden = np.maximum(hidden @ weight + bias, 0)
+    return hidden @ layers[-1][0] + layers[-1][1]
 
 
 def _layers(policy: str) -> list[tuple[np.ndarray, np.ndarray]]:
