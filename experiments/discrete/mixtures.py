@@ -27,7 +27,7 @@ ENVIRONMENTS = ("cartpole", "acrobot")
 PERCENTS = (1, 5, 10)
 METHODS = ("uniform", "aw", "dw-aw", "best-source")
 ALGORITHMS = ("bc", "cql", "iql")
-ROWS, SEEDS, STEPS, BATCH, HIDDEN, RATE, EPISODES = 60_000, 5, 3_000, 128, (64, 64), 1e-3, 10
+ROWS, SEEDS, STEPS, BATCH, HIDDEN, RATE, EPISODES = 60_000, 5, 1_500, 64, (64, 64), 1e-3, 10
 FILE = Path(__file__).parents[2] / "results" / "discrete" / "mixtures.json"
 
 

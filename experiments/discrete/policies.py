@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 HIDDEN = 16
 """Units of the hidden layer."""
 LOGIT_SPREAD = 12.0
-"""Standard deviation of a shipped policy's logits over the states it visits: so it is nearly greedy when it is sampled."""
+"""Standard deviation of a shipped policy's logits over the states it visits: sampled, it is nearly greedy."""
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,21 @@ def show(judgement: Judgement, each: bool) -> None:
                 promised = (*_cells(weighted.reward), f"{weighted.episodes:.1f}", f"{weighted.flow:.3f}")
             rows.append([run.run, *_cells(run.value), f"{run.drift:+.3g}", f"{run.clipped:.0%}", *promised])
         console.print("", fitted(console, heads, rows), sep="\n")
+    if rows := _importance(judgement):
+        heads = ("run", "by importance sampling", "value", "95 %", "effective episodes")
+        console.print("", fitted(console, heads, rows), sep="\n")
     for note in [*judgement.notes, NOT_COVERED]:
         console.print(Text(note), soft_wrap=False)
+
+
+def _importance(judgement: Judgement) -> list[list[str]]:
+    """Estimates by importance sampling, a line for each run and kind of estimate."""
+    rows = []
+    for run in judgement.runs:
+        for kind, value in (run.importance._asdict() if run.importance else {}).items():
+            if kind != "effective" and value and run.importance:
+                rows.append([run.run, kind.replace("_", " "), *_cells(value), f"{run.importance.effective:.1f}"])
+    return rows
 
 
 def _cells(value: Interval) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.ope import fqe
 from winnow.ope.fqe import FQE, USUAL
+from winnow.ope.importance import FEW_EPISODES, Importance, has_propensities, importance
 from winnow.ope.ranking import MethodEstimate, compare, draws
 from winnow.ope.weighted_reward import Interval, Weighted, mean_reward, own_return, weighted_reward
 from winnow.packs.step import act
@@ -60,6 +61,8 @@ class RunEstimate:
     """The share of Q's targets beyond what the log knows, at the end: far from 0, Q has run away."""
     weighted: Weighted | None
     """None where the weights belong to the training rows alone."""
+    importance: Importance | None = None
+    """Estimates by importance sampling; None without propensities in the held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -204,12 +207,14 @@ def _judge(
     train = trained[0].run.dataset
     log = {"train": train, "held-out": held}.get(fit) or join(train, held)
     states, strata, notes = first_states(held)
+    policies = list(map(policy_of, trained))
     found = fqe.evaluate(
         log,
         states,
-        [policy_of(one) for one in trained],
+        policies,
         settings,
         tick,
+        choices_at=held.rows().obs if has_propensities(held) else None,
         done=lambda number, values: done(trained[number].run.name, float(values.value.mean())),
     )
     values = np.stack([one.value for one in found])  # [runs, fits, states]
@@ -236,6 +241,7 @@ def _judge(
             value.drift,
             value.clipped,
             weight,
+            _importance(held, policies[number], value, settings),
         )
         for number, (one, name, method, value, weight) in enumerate(
             zip(trained, names, methods, found, weighted, strict=True)
@@ -243,6 +249,10 @@ def _judge(
     ]
     if any(one.clipped > 0.01 for one in runs):
         notes.append("Q ran out of what the log knows for some runs (clipped > 1 %): distrust their values")
+    if any(run.importance and run.importance.effective < FEW_EPISODES for run in runs):
+        notes.append(
+            f"importance sampling rests on fewer than {FEW_EPISODES} effective episodes for some runs: distrust those"
+        )
     promised = [one.weighted.reward.value if one.weighted else None for one in runs]
     table, _, more = compare(methods, values.mean(axis=(1, 2)), drawn, settings.seed, promised)
     total = {"name": held.meta.name, "episodes": len(held.episodes), "rows": len(held), "seen_in_training": seen}
@@ -259,14 +269,23 @@ def _judge(
     )
 
 
+def _importance(log: Dataset, policy: Any, values: fqe.Values, settings: FQE) -> Importance | None:
+    """Estimates by importance sampling of the policy as it is played, where the log has propensities."""
+    if not has_propensities(log):
+        return None
+    return importance(log, policy(log.rows().obs), settings.discount, values.choices, settings.seed)
+
+
 def policy_of(one: Trained) -> Callable[[np.ndarray], np.ndarray]:
-    """The policy as a function of raw observations, compiled once for all runs of a shape."""
+    """The policy as a function of raw observations, compiled once for all runs of a shape. Choices are one-hot rows."""
     state = pruned(one.run.algorithm, one.run.spec, one.policy.state)
     actor = Actors(one.run.algorithm, state, *(getattr(one.policy, name) for name in SCALING))
 
     def acting(obs: np.ndarray) -> np.ndarray:
         parts = [np.asarray(_act(actor, obs[low : low + BLOCK])) for low in range(0, len(obs), BLOCK)]
-        return np.concatenate(parts)
+        values = np.concatenate(parts)
+        # Q reads choices as one-hot rows, and the policy takes the choice with the greatest score.
+        return np.eye(values.shape[-1])[values.argmax(axis=-1)] if one.policy.is_discrete else values
 
     return acting
 

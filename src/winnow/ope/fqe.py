@@ -85,6 +85,7 @@ class Values(NamedTuple):
     value: np.ndarray  # [fits, states] Σ γᵗ r from each state on
     drift: float  # the change of the mean over the last tenth of the updates
     clipped: float  # the share of targets that were cut to what the log knows, at the end
+    choices: np.ndarray | None = None  # [rows, K] the mean fit's value of every choice, at `choices_at`
 
 
 class Log(NamedTuple):
@@ -124,6 +125,7 @@ def evaluate(
     tick: Callable[[int], None] = lambda updates: None,
     block: int | None = None,
     done: Callable[[int, Values], None] = lambda number, values: None,
+    choices_at: np.ndarray | None = None,
 ) -> list[Values]:
     """The values of policies at some states [E, O], from the rows of a log.
 
@@ -131,6 +133,7 @@ def evaluate(
     block: policies that go through the program together; without it, all on an accelerator and one on a CPU, which is
         faster with plain products and has cores to spare
     done: called with each policy's number and its values as soon as they are there, in order
+    choices_at: states [rows, O] at which every choice of a discrete action is valued too
     """
     settings.check()
     mean, std = log.obs_moments
@@ -160,11 +163,12 @@ def evaluate(
     size = block or (1 if jax.default_backend() == "cpu" else len(policies))
     groups = [policies[low : low + size] for low in range(0, len(policies), size)]
     shown = standard(states)
+    at = None if choices_at is None else standard(choices_at)
 
     def one(group: Sequence[Callable[[np.ndarray], np.ndarray]]) -> list[Values]:
         acted = [[(policy(obs) - centre) / half for policy in group] for obs in (rows.next_obs, states)]
         following, first = (jnp.asarray(np.stack(part), jnp.float32) for part in acted)
-        return _fit(table, shown, following, first, settings, scale, count_up)
+        return _fit(table, shown, following, first, settings, scale, count_up, at)
 
     with ThreadPoolExecutor(1 if size > 1 else cores_here()) as cores:
         values: list[Values] = []
@@ -175,7 +179,16 @@ def evaluate(
         return values
 
 
-def _fit(log: Log, states: Array, following: Array, first: Array, settings: FQE, scale: float, tick: Any) -> list:
+def _fit(
+    log: Log,
+    states: Array,
+    following: Array,
+    first: Array,
+    settings: FQE,
+    scale: float,
+    tick: Any,
+    choices_at: Array | None = None,
+) -> list[Values]:
     """One group of policies, from fresh networks to their values."""
     sizes = (log.obs.shape[1] + log.action.shape[1], *settings.hidden, 1)
     fresh = _start(settings.seed, (settings.fits, settings.members), sizes)
@@ -200,7 +213,20 @@ def _fit(log: Log, states: Array, following: Array, first: Array, settings: FQE,
         tick(size * len(following))
     early = means[max(0, len(means) - 1 - max(1, len(means) // 10))]
     cut = np.asarray(_clipped(log, learners, following, numbers))
-    return [Values(v, float(m - e), float(c)) for v, m, e, c in zip(values, means[-1], early, cut, strict=True)]
+    results = [Values(v, float(m - e), float(c)) for v, m, e, c in zip(values, means[-1], early, cut, strict=True)]
+    if choices_at is None:
+        return results
+    every = _choice_values(learners.params, choices_at, log.action.shape[1]) / scale
+    return [result._replace(choices=mine) for result, mine in zip(results, every, strict=True)]
+
+
+def _choice_values(params: Params, states: Array, choices: int) -> np.ndarray:
+    """[policies, rows, K] the mean over fits of the value of every choice."""
+    columns = []
+    for one_hot in np.eye(choices, dtype=np.float32):
+        action = jnp.broadcast_to(one_hot, (jax.tree.leaves(params)[0].shape[0], len(states), choices))
+        columns.append(np.asarray(_values(params, states, action), np.float64).mean(axis=1))
+    return np.stack(columns, axis=-1)
 
 
 def _chunks(steps: int) -> Iterator[tuple[int, int]]:
