@@ -25,9 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.samplers.fits.cache import KEPT_ROWS, kept
-from winnow.samplers.fits.values import Folds, cut, network_inputs, scale_of, to_the_end
-from winnow.system.progress import Progress
+from winnow.samplers.fits.cache import kept
+from winnow.samplers.fits.values import Folds, cut, fit_progress, network_inputs, scale_of, to_the_end
 
 if TYPE_CHECKING:
     from winnow.samplers import Continued
@@ -61,8 +60,7 @@ def _returns(dataset: Dataset, settings: Continued) -> np.ndarray:
     fitted = folds.init(settings.seed, (obs.shape[1], *settings.hidden, 1))
     target = stored  # nothing follows, in the first round
     steps = cut(settings.steps, len(dataset))
-    with Progress(settings.rounds * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
-        bar.describe(f"{dataset.meta.name}: values for continued returns")
+    with fit_progress(dataset, "continued", "values", settings.rounds * steps) as bar:
         for _ in range(settings.rounds):
             fitted = folds.fit(fitted, inputs, target, steps, rng, bar)
             target = stored + bootstrap * folds.predict(fitted, following[last], last)[number]

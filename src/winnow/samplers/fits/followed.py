@@ -20,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.samplers.fits.cache import KEPT_ROWS, kept
+from winnow.samplers.fits.cache import kept
 from winnow.samplers.fits.continued import FORMAT as RETURNS
-from winnow.samplers.fits.values import Folds, cut, network_inputs
-from winnow.system.progress import Progress
+from winnow.samplers.fits.values import Folds, cut, fit_progress, network_inputs
 
 if TYPE_CHECKING:
     from winnow.samplers import Followed
@@ -57,8 +56,7 @@ def _followed(dataset: Dataset, selected: np.ndarray, settings: Followed) -> np.
     late = step >= length[number] - quarter
     rng = np.random.default_rng(settings.seed)
     fitted = folds.init(settings.seed, (obs.shape[1], *settings.hidden, 1))
-    with Progress(settings.passes * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
-        bar.describe(f"{dataset.meta.name}: what follows good fragments")
+    with fit_progress(dataset, "followed", "what follows good fragments", settings.passes * steps) as bar:
         for _ in range(settings.passes):
             fitted = folds.fit(fitted, inputs, np.repeat(selected, length), steps, rng, bar)
             around = folds.predict(fitted, obs, row)

@@ -19,8 +19,8 @@ import numpy as np
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import standardise
 from winnow.nets import adam_init, adam_step, cosine, track, twins, twins_init
-from winnow.samplers.fits.cache import KEPT_ROWS, kept
-from winnow.samplers.fits.values import BATCH, cut, in_blocks, scale_of, squared, turns
+from winnow.samplers.fits.cache import kept
+from winnow.samplers.fits.values import BATCH, cut, fit_progress, in_blocks, scale_of, squared, turns
 from winnow.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def _fit_all(dataset: Dataset, settings: ODPRA) -> np.ndarray:
     )
     steps = cut(settings.steps, len(dataset))
     total = np.zeros(len(dataset))
-    with Progress(settings.fits * settings.iterations * steps, shown=len(dataset) >= KEPT_ROWS, unit="updates") as bar:
-        bar.describe(f"{dataset.meta.name}: advantages for odpr-a")
+    with fit_progress(dataset, "odpr-a", "advantages", settings.fits * settings.iterations * steps) as bar:
         for fit in range(settings.fits):
             total += _fit(table, settings, steps, np.random.default_rng([settings.seed, fit]), bar)
     return total / settings.fits

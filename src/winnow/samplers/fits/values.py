@@ -5,6 +5,7 @@ Values are within ±1, where a network learns quickly, if a reward that goes on 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -45,6 +46,14 @@ def to_the_end(reward: np.ndarray, length: np.ndarray, discount: float, tail: np
         total[longer] = reward[last[longer] - back] + discount * total[longer]
         found[last[longer] - back] = total[longer]
     return found
+
+
+@contextlib.contextmanager
+def fit_progress(dataset: Dataset, sampler: str, what: str, updates: int) -> Iterator[Progress]:
+    """A bar for a sampler's own fit, which says that its updates are not those of the training that follows."""
+    with Progress(updates, shown=True, unit="updates") as bar:
+        bar.compiling(f"{dataset.meta.name}: {sampler} fits {what} before training ({updates:,} updates of its own)")
+        yield bar
 
 
 def cut(steps: int, rows: int) -> int:
