@@ -419,3 +419,64 @@ def test_what_a_file_holds_is_checked_and_the_file_is_named(tmp_path):
     made["rewards"][2] = np.nan
     path = write_hdf5(tmp_path / "x.hdf5", made)
     refused(path, "x.hdf5: rewards, row 2: nan is not a finite number")
+
+
+# ------------------------------------------------------------------------------------ Minari's dictionaries and images
+
+
+def goals(spaces: Any) -> tuple[Any, dict[str, Any]]:
+    """A space with two vectors and a grid, and three observations of an episode of two steps."""
+    box = spaces.Box(-9, 9, (2,), np.float64)
+    space = spaces.Dict({"observation": box, "desired_goal": box, "grid": spaces.Box(-9, 9, (2, 2), np.float64)})
+    nested = {
+        "observation": np.full((3, 2), 1.0),
+        "desired_goal": np.full((3, 2), 2.0),
+        "grid": np.full((3, 2, 2), 3.0),
+    }
+    return space, nested
+
+
+def test_a_dictionary_is_flattened_with_a_note_and_by_the_keys_that_were_chosen(minari_home):
+    from gymnasium import spaces
+
+    space, nested = goals(spaces)
+    record("goal-v0", [episode(2) | {"observations": nested}], observation=space)
+    data = open_dataset("minari:goal-v0")
+    assert data.rows().obs[0].tolist() == [2, 2, 3, 3, 3, 3, 1, 1]
+    assert data.meta.obs_names[:3] == ("desired_goal_0", "desired_goal_1", "grid_0")
+    order = "observations were flattened, in this order: desired_goal (2), grid (4 from 2 × 2), observation (2)"
+    assert order in data.meta.notes
+    data = open_dataset("minari:goal-v0", columns={"observations": "observation,desired*"})
+    assert data.rows().obs[0].tolist() == [1, 1, 2, 2]
+    assert open_dataset("minari:goal-v0", columns={"drop": "grid,desired_goal"}).meta.obs_names == (
+        "observation_0",
+        "observation_1",
+    )
+    refused("minari:goal-v0", "--observations must match a column, got 'goal'", columns={"observations": "goal"})
+    refused("minari:goal-v0", "no key of the observation is left", columns={"drop": "*"})
+    refused("minari:goal-v0", "name only the keys of the observation", columns={"reward": "rewards"})
+    record("plain-v0", [episode(2)])
+    assert not any("flattened" in note for note in open_dataset("minari:plain-v0").meta.notes)
+
+
+@pytest.mark.parametrize("has_spaces", [True, False])
+def test_images_and_text_of_minari_are_refused_with_the_keys_to_use(minari_home, has_spaces):
+    from gymnasium import spaces
+
+    image = spaces.Box(0, 255, (4, 4, 3), np.uint8)
+    pictures = np.zeros((3, 4, 4, 3), np.uint8)
+    space = spaces.Dict({"image": image, "direction": spaces.Box(0, 3, (1,), np.float32), "mission": spaces.Text(9)})
+    nested = {"image": pictures, "direction": np.ones((3, 1), np.float32), "mission": ["go"] * 3}
+    record("grid-v0", [episode(2) | {"observations": nested}], observation=space)
+    record("image-v0", [episode(2) | {"observations": pictures}], observation=image)
+    if not has_spaces:  # without spaces, what is stored decides
+        for name in ("grid-v0", "image-v0"):
+            path = minari_home / name / "data" / "metadata.json"
+            metadata = json.loads(path.read_text())
+            path.write_text(json.dumps({k: v for k, v in metadata.items() if k != "observation_space"}))
+    refused("minari:grid-v0", "observations/image holds images (shape [4, 4, 3])", "--observations direction")
+    refused("minari:grid-v0", "observations/image holds images", columns={"observations": "image"})
+    assert open_dataset("minari:grid-v0", columns={"observations": "direction"}).meta.obs_names == ("direction",)
+    refused("minari:image-v0", "observations holds images", "record them as vectors")
+    if has_spaces:
+        refused("minari:grid-v0", "observations/mission have the space Text", columns={"drop": "image"})

@@ -197,7 +197,7 @@ def shown(names: Sequence[str]) -> str:
 def select(names: Iterable[str], choice: Columns, where: str, own: bool = False) -> Selection:
     """Which columns give each field, by what the user named and by usual names."""
     names = [str(name) for name in names]
-    dropped = {name for pattern in choice.drop for name in _matches(pattern, names, "drop", where)}
+    dropped = {name for pattern in choice.drop for name in matching(pattern, names, "drop", where)}
     left = [name for name in names if name not in dropped]
     claims: dict[str, dict[str, int]] = {}
     for option, field in OPTIONS.items():
@@ -208,7 +208,7 @@ def select(names: Iterable[str], choice: Columns, where: str, own: bool = False)
             if option == "reward" and pattern == "success" and (columns := [n for n in SUCCESS if n in left]):
                 field, pattern = "success", columns[0]
             exact = pattern in left
-            for name in [pattern] if exact else _matches(pattern, left, option, where):
+            for name in [pattern] if exact else matching(pattern, left, option, where):
                 rank = EXACT if exact else WILDCARD if pattern == "*" else PATTERN
                 claims.setdefault(field, {}).setdefault(name, rank)
     taken = {name for fields in claims.values() for name, rank in fields.items() if rank == EXACT}
@@ -232,7 +232,8 @@ WILDCARD, PATTERN, USUAL, EXACT = range(4)
 """How strongly a column is claimed: by `*` alone, by a pattern, by its usual name, by its own name."""
 
 
-def _matches(pattern: str, names: Sequence[str], option: str, where: str) -> list[str]:
+def matching(pattern: str, names: Sequence[str], option: str, where: str) -> list[str]:
+    """The names that a pattern means; at least one. option: what to call the pattern in the message"""
     matches = [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     if not matches:
         near = difflib.get_close_matches(pattern, names, 3)

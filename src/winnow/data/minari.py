@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from winnow.data.choices import UNSAID, Actions
-from winnow.data.columns import Columns, FileContent, Progress, carried
+from winnow.data.columns import OPTIONS, Columns, FileContent, Progress, carried
 from winnow.data.dataset import LONGEST
 from winnow.data.minari_files import (
-    FIELDS,
     METADATA,
     Reader,
     Recording,
@@ -25,6 +24,7 @@ from winnow.data.minari_files import (
     read_arrow,
     read_hdf5,
 )
+from winnow.data.minari_spaces import FIELDS, Leaf, flattened
 from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
 from winnow.system.files import is_file_name, parse_json
@@ -73,13 +73,19 @@ def open_minari(where: str, path: Path, progress: Progress, choice: Columns) -> 
     folder, metadata = file.parent, _read_metadata(file)
     spaces = {field: _space(metadata.get(name)) for field, name in FIELDS.items()}
     own = carried(metadata.get("winnow"), where)
+    if any(getattr(choice, option) for option in OPTIONS if option != "observations"):
+        raise BadInput(
+            f"{where}: a Minari dataset says itself what its actions, rewards and ends are; name only the keys of the "
+            "observation (--observations, --drop)"
+        )
     if metadata.get("data_format", "hdf5") == "hdf5":
-        recording = read_hdf5(where, folder, spaces, own is not None, progress)
+        recording = read_hdf5(where, folder, spaces, own is not None, progress, choice)
     else:
-        recording = read_arrow(where, folder, spaces, progress)
+        recording = read_arrow(where, folder, spaces, progress, choice)
 
     steps = np.array([len(reward) for reward in recording.fields["rewards"][0][1]], np.int64)
-    flat = {field: _flatten(recording, field, steps, where) for field in recording.fields}
+    parts = {field: _flatten(recording, field, steps, where) for field in recording.fields}
+    flat = {field: np.concatenate([part for _, part in each], axis=1) for field, each in parts.items()}
     final = np.cumsum(steps + 1) - 1
     before, after = np.ones((2, int((steps + 1).sum())), bool)
     before[final], after[final - steps] = False, False
@@ -103,7 +109,12 @@ def open_minari(where: str, path: Path, progress: Progress, choice: Columns) -> 
         columns["actions"] = columns["actions"].argmax(axis=1)
         actions = Actions("discrete", int(choices))
     bounds = _action_bounds(spaces["actions"])
-    return FileContent(columns, list(columns), name, _environment(metadata), bounds, own, actions)
+    content = FileContent(columns, list(columns), name, _environment(metadata), bounds, own, actions)
+    widths = [(leaf, part.shape[1]) for leaf, part in parts["observations"]]
+    if note := flattened(widths):
+        content.notes = (note,)
+        content.labels["observations"] = tuple(text for leaf, width in widths for text in leaf.column_names(width))
+    return content
 
 
 def _text_ids(ids: Any, episodes: int, where: str) -> np.ndarray:
@@ -161,10 +172,10 @@ def _space(text: Any) -> Any:
     return deserialize_space(text) if text else None
 
 
-def _flatten(recording: Recording, field: str, steps: np.ndarray, where: str) -> np.ndarray:
-    """All episodes of a field as [rows, columns]."""
+def _flatten(recording: Recording, field: str, steps: np.ndarray, where: str) -> list[tuple[Leaf, np.ndarray]]:
+    """All episodes of a field: for each leaf, an array [rows, columns]."""
     more = int(field == "observations")
-    columns = []
+    parts = []
     for leaf, arrays in recording.fields[field]:
         name = "/".join(leaf.path)
         for number, array, count in zip(recording.ids, arrays, steps + more, strict=True):
@@ -176,8 +187,8 @@ def _flatten(recording: Recording, field: str, steps: np.ndarray, where: str) ->
             if array.shape[1:] != arrays[0].shape[1:]:
                 shapes = f"{list(array.shape[1:])} a step, the first episode {list(arrays[0].shape[1:])}"
                 raise BadInput(f"{where}: {name}, episode {number}: has shape {shapes}; they must agree")
-        columns += _numbers(np.concatenate(arrays), leaf.space, name, where)
-    return np.concatenate(columns, axis=1)
+        parts.append((leaf, np.concatenate(_numbers(np.concatenate(arrays), leaf.space, name, where), axis=1)))
+    return parts
 
 
 def _numbers(array: np.ndarray, space: Any, name: str, where: str) -> list[np.ndarray]:

@@ -8,24 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winnow.data.columns import Progress
+from winnow.data.columns import Columns, Progress
 from winnow.data.dataset import UNKNOWN_ROW
-from winnow.data.size_limits import Budget, few_columns
+from winnow.data.hdf5 import hard_linked
+from winnow.data.minari_spaces import FIELDS, Leaf, leaves
+from winnow.data.size_limits import Budget
 from winnow.errors import BadInput
 
 METADATA = "metadata.json"
-FIELDS = {"observations": "observation_space", "actions": "action_space"}
-MAX_DEPTH = 8
-"""Groups inside each other, where a dataset does not say its spaces."""
 EPISODES_PER_REPORT = 256
 """Episodes between two calls of `progress`."""
-
-
-class Leaf(NamedTuple):
-    """Where an array lies inside an episode, and its space (None where the dataset does not say)."""
-
-    path: tuple[str, ...]
-    space: Any = None
 
 
 class Recording(NamedTuple):
@@ -43,7 +35,9 @@ def episode_numbers(file: Any, where: str) -> list[int]:
     return ids
 
 
-def read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, progress: Progress) -> Recording:
+def read_hdf5(
+    where: str, folder: Path, spaces: dict[str, Any], own: bool, progress: Progress, choice: Columns
+) -> Recording:
     """Through h5py's low-level interface: with thousands of short episodes, opening arrays is what takes the time.
 
     `truncations` are not read: whether the last step of a stored episode is terminal says the same.
@@ -55,7 +49,7 @@ def read_hdf5(where: str, folder: Path, spaces: dict[str, Any], own: bool, progr
         ids = episode_numbers(file, where)
         first = hard_linked(file, f"episode_{ids[0]}", where)
         fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
-            field: [(leaf, []) for leaf in _leaves(spaces.get(field), first, field, where)]
+            field: [(leaf, []) for leaf in leaves(spaces.get(field), first, field, where, choice)]
             for field in (*FIELDS, "rewards", "terminations")
         }
         parts = [(tuple(part.encode() for part in leaf.path), into) for f in fields.values() for leaf, into in f]
@@ -149,18 +143,6 @@ class Reader:
         return int(out)
 
 
-def hard_linked(group: Any, name: str, where: str) -> Any:
-    """A member of an HDF5 group that lies in the same file."""
-    import h5py
-
-    link = group.get(name, getlink=True)
-    if link is None:
-        raise BadInput(f"{where}: has no {name}; found: {', '.join(group)}")
-    if not isinstance(link, h5py.HardLink):
-        raise BadInput(f"{where}: {name} is a link; winnow reads one file only: copy the data into it")
-    return group[name]
-
-
 def check_arrow(where: str, folder: Path) -> None:
     """Look at Arrow's files before they are used: arrays that do not fit together would end the whole process."""
     from pyarrow import ipc, memory_map
@@ -174,7 +156,7 @@ def check_arrow(where: str, folder: Path) -> None:
                 budget.take(batch.nbytes, file.name)
 
 
-def read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progress) -> Recording:
+def read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progress, choice: Columns) -> Recording:
     """Minari's Arrow and Parquet folders, through Minari itself."""
     from minari.dataset.minari_storage import MinariStorage
 
@@ -184,7 +166,7 @@ def read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progr
     storage = MinariStorage.read(folder)
     ids = list(range(storage.total_episodes))
     fields: dict[str, list[tuple[Leaf, list[np.ndarray]]]] = {
-        field: [(leaf, []) for leaf in _leaves(spaces[field], None, field, where)] for field in FIELDS
+        field: [(leaf, []) for leaf in leaves(spaces[field], None, field, where, choice)] for field in FIELDS
     }
     fields |= {field: [(Leaf((field,)), [])] for field in ("rewards", "terminations")}
     for done, episode in enumerate(storage.get_episodes(ids)):
@@ -198,42 +180,3 @@ def read_arrow(where: str, folder: Path, spaces: dict[str, Any], progress: Progr
     seeds = [metadata.get("seed") for metadata in storage.get_episode_metadata(ids)]
     labels = {"seed": np.array([-1 if seed is None else seed for seed in seeds], np.int64)}
     return Recording(ids, fields, labels | {"source_episode": np.array(ids, np.int64)})
-
-
-def _leaves(space: Any, episode: Any, field: str, where: str) -> list[Leaf]:
-    """The arrays of a possibly nested space, in the order of `gymnasium.spaces.flatten`."""
-    from gymnasium import spaces
-
-    plain = (spaces.Box, spaces.MultiBinary)
-    if field == "observations":
-        plain += (spaces.Discrete, spaces.MultiDiscrete)
-
-    def walk(space: Any, path: tuple[str, ...]) -> list[Leaf]:
-        if isinstance(space, spaces.Dict):
-            inside = [((*path, *key.split("/")), inner) for key, inner in space.spaces.items()]
-        elif isinstance(space, spaces.Tuple):
-            inside = [((*path, f"_index_{i}"), inner) for i, inner in enumerate(space.spaces)]
-        elif isinstance(space, plain) or (path == ("actions",) and isinstance(space, spaces.Discrete)):
-            return [Leaf(path, space)]
-        else:
-            reads = "numbers" if field == "observations" else "continuous actions (Box) or one choice (Discrete)"
-            raise BadInput(f"{where}: {field} have the space {space}; winnow reads {reads}")
-        return [leaf for inner_path, inner in inside for leaf in walk(inner, inner_path)]
-
-    leaves: list[Leaf] = []
-
-    def look(group: Any, path: tuple[str, ...]) -> None:
-        node = hard_linked(group, path[-1], where)
-        few_columns(len(leaves), where)  # groups may hold each other, and so themselves
-        if not hasattr(node, "keys"):
-            leaves.append(Leaf(path))
-            return
-        if len(path) > MAX_DEPTH:
-            raise BadInput(f"{where}: {field} lie in more than {MAX_DEPTH} nested groups; flatten them first")
-        for key in sorted(node, key=lambda key: (len(key), key) if key.startswith("_index_") else (0, key)):
-            look(node, (*path, key))
-
-    if space is not None:
-        return walk(space, (field,))
-    look(episode, (field,))
-    return leaves

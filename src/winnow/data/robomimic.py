@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from winnow.data.columns import Columns, FileContent, Progress, read_selected, select
-from winnow.data.minari_files import hard_linked
+from winnow.data.hdf5 import hard_linked
 from winnow.errors import BadInput
 
 DEMO = re.compile(r"demo_(\d+)")

@@ -28,10 +28,11 @@ from winnow.data.columns import (
 )
 from winnow.data.dataset import Dataset, Kind, Side
 from winnow.data.foreign import check_layout, refuse_foreign
+from winnow.data.hdf5 import hard_linked
 from winnow.data.lerobot import is_lerobot, open_lerobot
 from winnow.data.meta import Meta
 from winnow.data.minari import is_minari, open_minari
-from winnow.data.minari_files import METADATA, hard_linked
+from winnow.data.minari_files import METADATA
 from winnow.data.robomimic import is_robomimic, open_robomimic
 from winnow.data.size_limits import Budget, few_columns
 from winnow.errors import BadInput
