@@ -144,6 +144,7 @@ def test_bad_input_is_one_line_exit_code_two_and_no_file(tmp_path, minari_home, 
     ("command", "options"),
     [
         ("data import", ["SOURCE", "--out", "--kind", "--max-steps", "--action-bounds", "--name", "--environment"]),
+        ("data import", ["--observations", "--reward-from", "--next-observations", "--columns", "--nan", "--json"]),
         ("data export", ["FILE", "--to"]),
         ("data mix", ["--out", "--low", "--high", "--share", "--rows", "--segments", "--seed", "--recipe", "--source"]),
         ("inspect", ["DATASET", "--json", "--discount"]),
@@ -223,3 +224,40 @@ def test_long_work_without_a_terminal_says_how_far_it_is(monkeypatch, capsys):
         seen(0, 0)  # nothing is known yet
         seen(250, 1000)
     assert capsys.readouterr().err == "hopper-random: 25%\n"
+
+
+LOG = "temp_1,temp_2,set,yield,batch,note\n" + "".join(f"{i},{i * i},0.{i},1,{'ab'[i > 4]},x\n" for i in range(10))
+
+
+def test_import_names_columns_and_prints_json_alone(tmp_path, capsys):
+    path, out = tmp_path / "log.csv", tmp_path / "log.st"
+    path.write_text(LOG.replace("2,4,", "2,,"))
+    named = ["--observations", "temp_*", "--actions", "set", "--reward", "yield", "--episode", "batch"]
+    words = ["data", "import", str(path), "--out", str(out), *named]
+    assert main(words) == 2
+    message = capsys.readouterr().err
+    assert "log.csv: temp_2, row 2: nan is not a finite number" in message
+    assert "--nan drop" in message
+    assert not out.exists()
+    assert main([*words, "--nan", "drop", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["observation_names"] == ["temp_1", "temp_2"]
+    assert record["rows"] == len(store.load(out)) == 6
+    assert record["fingerprint"] == store.load(out).fingerprint
+    assert any("ignored: note" in note for note in record["notes"])
+
+    file = tmp_path / "columns.toml"
+    file.write_text('observations = "temp_1"\nactions = ["set"]\nreward = "yield"\nepisode = "batch"\n')
+    assert main(["data", "import", str(path), "--out", str(out), "--columns", str(file)]) == 0
+    assert "observations temp_1" in " ".join(capsys.readouterr().out.split())
+    assert main(["data", "import", str(path), "--out", str(out), "--columns", str(file), *named[:2]]) == 2  # it wins
+    assert "temp_2, row 2" in capsys.readouterr().err
+
+
+def test_split_prints_json_alone(tmp_path, sources, capsys):
+    low, _ = sources
+    assert main(["data", "split", str(low), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["train"]["rows"] == 16 * 60
+    assert record["held_out"]["rows"] == 4 * 60
+    assert record["held_out"]["written"].endswith("low.held-out.safetensors")

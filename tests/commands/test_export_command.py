@@ -49,6 +49,7 @@ def pendulum(steps: int) -> Any:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A finished run of every algorithm, standardising and not, with parameters that no training has to make."""
     folder, forces = tmp_path_factory.mktemp("runs"), pendulum(600)
+    forces = forces.describe(obs_names=("cosine", "sine", "speed"), action_names=("torque",))
     rows = forces.rows()
     choices = winnow.from_arrays(
         rows.obs, rows.action[:, 0] > 0, rows.reward, next_observations=rows.next_obs, kind="bag", name="choices"
@@ -122,6 +123,9 @@ def test_every_format_acts_as_the_policy_does(name: str, runs: dict[str, Path], 
         x = x @ held[f"w{depth}"] + held[f"b{depth}"]
         x = np.tanh(x) if depth == 2 else np.maximum(x, 0)
     np.testing.assert_allclose(held["action_centre"] + held["action_half"] * x, expected, atol=1e-5)
+    kept = {entry.key: entry.value for entry in onnx.load(files[0]).metadata_props}
+    assert json.loads(kept["obs_names"]) == ["cosine", "sine", "speed"]
+    assert json.loads(kept["action_names"]) == ["torque"]
 
 
 def test_the_graph_is_of_old_operators_and_says_where_it_comes_from(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def export(
     from rich.console import Console
 
     from winnow import deploy
+    from winnow.data.meta import DEPLOYED
     from winnow.policy import Policy
     from winnow.system import checkpoint
 
@@ -51,8 +52,9 @@ def export(
     policy = Policy.load(run)
     saved = checkpoint.read_record(run)
     facts = {"run": saved["name"], "dataset": saved["dataset"]["name"]}
-    if names := saved["dataset"].get("choice_names"):
-        facts["choice_names"] = json.dumps(names)
+    for field in DEPLOYED:
+        if names := saved["dataset"].get(field):
+            facts[field] = json.dumps(names)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for _, path, write in wanted:
         if path:

@@ -23,6 +23,8 @@ MOST_CHOICES = 10_000
 """Most choices of a discrete action: a batch holds a number for each."""
 NAMES = ("obs_names", "action_names")
 """Fields of a description that name columns."""
+DEPLOYED = (*NAMES, "choice_names")
+"""Names that go with a run and into the files of its policy."""
 LATER = (*NAMES, "action_choices", "choice_names")
 """Fields that a file leaves out where they are empty, so that it stays as it was before there were any, bit for bit."""
 Side = Sequence[float] | np.ndarray | float

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from winnow import __version__
+from winnow.data.columns import shown
 from winnow.data.dataset import Dataset
 from winnow.data.imbalance import Imbalance, degree, recommend, verdict
 from winnow.inspection import coverage, episodes, pictures, weightings, words
@@ -89,6 +90,10 @@ def _percent(part: float) -> str:
     return f"{100 * part:.1f} %" if part >= 0.01 or part == 0 else f"{100 * part:.2g} %"
 
 
+def _named(names: tuple[str, ...]) -> str:
+    return f": {shown(names)}" if names else ""
+
+
 def _about(data: Dataset) -> dict[str, str]:
     table, count = data.episodes, len(data.episodes)
     said = {"rows": f"{len(data):,}"}
@@ -98,8 +103,8 @@ def _about(data: Dataset) -> dict[str, str]:
         said["ends"] = f"{ended:,} terminal, {count - ended:,} timed out or cut"
     said |= {
         "kind": data.meta.kind,
-        "observation": f"{data.obs_dim} number{'s' if data.obs_dim > 1 else ''}",
-        "action": _action(data),
+        "observation": f"{data.obs_dim} number{'s' if data.obs_dim > 1 else ''}{_named(data.meta.obs_names)}",
+        "action": f"{_action(data)}{_named(data.meta.action_names)}",
         "rewards": f"{number(float(data.reward.min()))} to {number(float(data.reward.max()))}",
         "environment": data.meta.environment or "not known",
     }

@@ -11,6 +11,7 @@ import jax
 from winnow import __version__
 from winnow.algorithms import ALGORITHMS
 from winnow.data.dataset import Dataset
+from winnow.data.meta import DEPLOYED
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
 from winnow.evaluation.records import Round, score_of
@@ -94,7 +95,7 @@ def run_record(run: Run) -> dict[str, Any]:
             "fingerprint": data.fingerprint,
             "path": data.path,
             "environment": data.meta.environment,
-            **({"choice_names": list(data.meta.choice_names)} if data.meta.choice_names else {}),
+            **{name: list(names) for name in DEPLOYED if (names := getattr(data.meta, name))},
         },
         "algorithm": record(run.algorithm),
         "sampler": record(run.sampler),
