@@ -25,7 +25,7 @@ PAGES = (ROOT / "README.md", *sorted(ROOT.glob("*/README.md")), *sorted((ROOT / 
 FOLLOWED = ("tutorial.md", "start.md")
 """Run from top to bottom: here, and in test_tutorial.py."""
 LINES = [
-    (page.name, line.split("  #")[0].rstrip("`.;: "))
+    (page.name, line.split("  #")[0].rstrip("`.;: \\"))
     for page in PAGES
     for line in re.findall(r"(?:^ {4}|`)(winnow [a-z][^`\n]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
 ]
