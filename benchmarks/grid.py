@@ -25,7 +25,7 @@ from shapes import table
 
 from winnow.bench import plan, run_local, suites
 from winnow.bench.costs import pace
-from winnow.bench.datasets import Shelf, make_ready
+from winnow.bench.datasets import OpenDatasets, make_ready
 from winnow.bench.plan import How, Planned
 from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
@@ -51,7 +51,7 @@ def planned(words: argparse.Namespace) -> list[Planned]:
 
 def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
     """A pack that does nothing but step: seconds to its first steps and steps after that; then one checkpoint."""
-    with Shelf().opened(runs) as datasets:
+    with OpenDatasets().opened(runs) as datasets:
         began = time.perf_counter()
         pack = Pack(
             [

@@ -81,7 +81,7 @@ def test_without_memory_there_is_a_line_that_says_what_to_do(error, told, capsys
     monkeypatch.setattr("winnow.data.sources.open_dataset", refused)
     assert main(["train", "x", "--out", "o"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("winnow train: there is no memory left for this")
+    assert said.startswith("winnow train: the device or the machine ran out of memory")
     assert told in said
     assert "nvidia-smi" in said
     assert "Traceback" not in said

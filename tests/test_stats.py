@@ -366,7 +366,7 @@ def test_few_seeds_somewhere_are_told():
     for warned in (quick(grid), performance_profile(grid, [25], resamples=10), compare(grid, grid, resamples=10).mean):
         assert warned.seeds == 2
         assert warned.warning == (
-            "1 of 2 datasets (first: hopper) have 2 seeds: an interval from so few says little. Train at least 3"
+            "1 of 2 datasets (first: hopper) have 2 seeds: an interval from so few is not reliable. Train at least 3"
         )
 
 
@@ -390,7 +390,7 @@ def test_missing_runs_that_tilt_a_difference_of_iqms_are_told():
 def test_few_datasets_for_the_test_are_told():
     made = compare({"a": [1, 2, 3], "b": [2, 3, 4]}, {"a": [0, 1, 1], "b": [1, 1, 1]}, resamples=10)
     assert made.p_value == 0.5
-    assert made.warning == "2 dataset means differ: with so few the test can't fall below p = 0.5"
+    assert made.warning == "2 dataset means differ: with so few, the test's p-value can't be below 0.5"
 
 
 # ------------------------------------------------------------------------------------------------------- refusals
@@ -418,17 +418,20 @@ def test_episodes_are_refused(scores):
 @pytest.mark.parametrize(
     ("scores", "say"),
     [
-        ({"ant": [1, 2], "hopper": [1, np.nan, 3]}, r"dataset hopper: score 1 of 3 \(counted from 0\) is nan; leave"),
+        (
+            {"ant": [1, 2], "hopper": [1, np.nan, 3]},
+            r"dataset hopper: score 1 of 3 \(counted from 0\) must be a finite number, got nan",
+        ),
         ({"ant": [np.inf]}, r"dataset ant: score 0 of 1 .* is inf"),
         (np.array([[1, 2], [np.nan, 2]]), r"row 1: score 0 of 2 .* is nan"),
-        ({"ant": []}, "dataset ant: there are no scores; leave the dataset out"),
-        ({}, "there are no datasets"),
-        (np.zeros((0, 3)), "there are no datasets"),
-        (np.zeros((3, 0)), "row 0: there are no scores"),
-        ({"ant": 3.0}, r"dataset ant: 0 axes where \[seeds\] are needed"),
-        ([1, 2, 3], r"scores: 1 axes where \[datasets, seeds\] are needed"),
-        ({"ant": [1, None]}, "dataset ant: not all of it is numbers"),
-        ({"ant": ["1", "2"]}, "dataset ant: not all of it is numbers"),
+        ({"ant": []}, "dataset ant: there must be at least one score, got none; leave the dataset out"),
+        ({}, "scores must have at least one dataset"),
+        (np.zeros((0, 3)), "at least one dataset"),
+        (np.zeros((3, 0)), "row 0: there must be at least one score"),
+        ({"ant": 3.0}, r"dataset ant: must have axes \[seeds\], got 0"),
+        ([1, 2, 3], r"scores: must have axes \[datasets, seeds\], got 1"),
+        ({"ant": [1, None]}, "dataset ant: must be numbers"),
+        ({"ant": ["1", "2"]}, "dataset ant: must be numbers"),
     ],
 )
 def test_unusable_scores_are_refused(scores, say):
@@ -439,9 +442,9 @@ def test_unusable_scores_are_refused(scores, say):
 @pytest.mark.parametrize(
     ("settings", "say"),
     [
-        ({"level": 95}, "level is 95; give a probability"),
-        ({"level": 0}, "level is 0"),
-        ({"resamples": 0}, "resamples is 0 and seed is 0"),
+        ({"level": 95}, "level must be between 0 and 1, got 95"),
+        ({"level": 0}, "level must be between 0 and 1, got 0"),
+        ({"resamples": 0}, "resamples must be at least 1"),
         ({"seed": -1}, "seed is -1"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 from winnow.commands.table import COMMANDS, COMMON, Command, epilogue
 
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO}
-"""What a disk says that is full, locked or broken."""
+"""Errors of a disk that is full, locked or broken."""
 
 HEAD = """winnow: learn which transitions of an offline RL dataset are worth staying close to
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(name, arguments[len(name.split()) :])
     except BadInput as error:
-        # Names in it may come from a file: a terminal must not obey them.
+        # Names in it may come from a file: no control characters may reach the terminal.
         message = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(error))
         print(f"winnow {name}: {message}", file=sys.stderr)
         return 2
@@ -132,8 +132,8 @@ def _about_the_disk(error: OSError) -> str:
 
 def _about_memory(error: Exception) -> str:
     reason = str(error).removeprefix("RESOURCE_EXHAUSTED: ").partition("\n")[0].rstrip(". ")
-    what = f"there is no memory left for this, on the device or on the machine ({reason or type(error).__name__})"
-    return f"{what}; see what else uses it (nvidia-smi shows a GPU's), or train fewer runs or smaller batches at a time"
+    problem = f"the device or the machine ran out of memory ({reason or type(error).__name__})"
+    return f"{problem}; stop what else uses it (nvidia-smi shows a GPU's memory), or use fewer runs or smaller batches"
 
 
 def overview() -> str:

@@ -27,11 +27,12 @@ from winnow.system.files import replacing, write_tensors
 if TYPE_CHECKING:
     from winnow.policy import Policy
 
-OPSET, IR = 13, 7
-"""Of 2021: any runtime of these years reads them, and the graph needs nothing newer."""
+OPSET = 13
+IR_VERSION = 7
+"""Versions of 2021: current runtimes read them, and the graph needs nothing newer."""
 TOLERANCE = 1e-5
-"""How far an exported policy may be from winnow's own, in units of an action's half width (or the greatest score) where
-that is above 1."""
+"""Largest allowed difference between an exported policy and winnow's own, relative to an action's half width (or the
+largest score) if that is above 1."""
 
 Act = Callable[[np.ndarray], np.ndarray]
 
@@ -59,8 +60,8 @@ class Network(NamedTuple):
 def network(policy: Policy) -> Network:
     """A policy's numbers, checked to act as it does.
 
-    What `act` reads of the algorithm's state must be the layers of one ReLU network whose first outputs, through a
-    tanh, are the mean action (or its outputs the scores of choices); so it is for every algorithm here. One that acts
+    The parameters that `act` reads must be the layers of one ReLU network whose first outputs, through a tanh, are the
+    mean action (or whose outputs are the scores of discrete actions). Every algorithm here is like that; one that acts
     in another way is refused.
     """
     from winnow.policy.stacked import pruned
@@ -76,21 +77,20 @@ def network(policy: Policy) -> Network:
     shift, scale, centre, half = (np.asarray(part, np.float32) for part in scaling)
     pairs: list[Any] = list(zip(weights, biases, strict=False))
     if pairs and len(weights) == len(biases):
-        pairs[-1] = tuple(
-            part[..., :actions] for part in pairs[-1]
-        )  # a tanh-Gaussian's deviations come after its means
+        # The last layer of a tanh-Gaussian has the standard deviations after the means.
+        pairs[-1] = tuple(part[..., :actions] for part in pairs[-1])
     exported = Network(shift, scale, pairs, centre, half, policy.is_discrete)
     try:
         check(exported, policy)
     except (BadInput, ValueError, IndexError) as error:
         name = type(policy.algorithm).__name__
         end = "scores of choices" if policy.is_discrete else "a tanh"
-        raise BadInput(f"a policy of {name} is no ReLU network with {end} at its end and can't be exported") from error
+        raise BadInput(f"a policy of {name} must be a ReLU network with {end} at its end to be exported") from error
     return exported
 
 
 def check(act: Act, policy: Policy, count: int = 1000) -> float:
-    """The greatest difference to winnow's own policy on observations of a wide range; refused where it is not small."""
+    """The largest difference from winnow's own policy on observations of a wide range; an error if it is not small."""
     rng = np.random.default_rng(0)
     spread = rng.choice([0.1, 1.0, 3.0], (count, 1))
     obs = policy.shift + policy.scale * spread * rng.normal(size=(count, len(policy.shift)))
@@ -120,7 +120,7 @@ def to_safetensors(policy: Policy, path: str | Path, **facts: str) -> float:
 
 
 def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
-    """One graph from `observation` to `action`, of operators that every runtime has."""
+    """One graph from `observation` to `action`, with operators that every runtime has."""
     try:
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -153,13 +153,13 @@ def to_onnx(policy: Policy, path: str | Path, **facts: str) -> float:
     constants = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)
     opset = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=IR, producer_name="winnow")
+    model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="winnow")
     helper.set_model_props(model, _facts(policy, facts))
     onnx.checker.check_model(model, full_check=True)
-    said = model.SerializeToString()
-    gap = check(_onnx_act(said, "scores" if exported.is_discrete else "action"), policy)
+    content = model.SerializeToString()
+    gap = check(_onnx_act(content, "scores" if exported.is_discrete else "action"), policy)
     with replacing(path) as temporary:
-        temporary.write_bytes(said)
+        temporary.write_bytes(content)
     return gap
 
 
@@ -168,7 +168,7 @@ def _scalings(exported: Network) -> tuple[str, ...]:
 
 
 def _onnx_act(model: bytes, output: str) -> Act:
-    """One of the graph's outputs, run by ONNX Runtime where it is installed, else by onnx itself."""
+    """One of the graph's outputs, run by ONNX Runtime if it is installed, otherwise by onnx itself."""
     try:
         import onnxruntime
 
@@ -181,7 +181,7 @@ def _onnx_act(model: bytes, output: str) -> Act:
 
 
 def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
-    """A program that `torch.export.load(path).module()` makes callable again."""
+    """A program that `torch.export.load(path).module()` loads as a callable."""
     try:
         import torch
     except ImportError as error:
@@ -212,10 +212,10 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
     example = torch.zeros(2, len(exported.shift))
     with torch.no_grad():
         program = torch.export.export(Module().eval(), (example,), dynamic_shapes=shapes)
-    said = {f"winnow/{name}": value for name, value in _facts(policy, facts).items()}
+    facts_of_file = {f"winnow/{name}": value for name, value in _facts(policy, facts).items()}
     with replacing(path) as temporary:
         with temporary.open("wb") as file:
-            torch.export.save(program, file, extra_files=said)
+            torch.export.save(program, file, extra_files=facts_of_file)
         saved = torch.export.load(temporary).module()
 
         def act(obs: np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ def to_torch(policy: Policy, path: str | Path, **facts: str) -> float:
 
 
 def _facts(policy: Policy, facts: dict[str, str]) -> dict[str, str]:
-    """What is written beside the numbers."""
+    """Metadata of the exported file."""
     from winnow.plugins import record
 
     return {"winnow": __version__, "algorithm": json.dumps(record(policy.algorithm))} | facts

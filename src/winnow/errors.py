@@ -1,10 +1,10 @@
-"""The one error a user of winnow should ever have to read, and how to tell that memory ran out."""
+"""The error that users of winnow read, and the test for running out of memory."""
 
 from __future__ import annotations
 
 
 class BadInput(ValueError):
-    """Something that was given can't be used.
+    """Input that can't be used: a file, a setting or an argument.
 
     The message names the file or the setting, the field, the first bad row where there is one, and what to do.
     The command line prints it without a traceback and exits with code 2.
@@ -17,6 +17,6 @@ def install_hint(extra: str) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether a device or the machine had no memory left. A kernel that wants more of the memory that a GPU's cores
-    share than there is, on any such GPU, is another matter."""
+    """Whether the device or the machine ran out of memory. A kernel that needs more shared memory than a GPU's cores
+    have is another error: it would fail on any such GPU."""
     return isinstance(error, MemoryError) or ("RESOURCE_EXHAUSTED" in str(error) and "hared memory" not in str(error))

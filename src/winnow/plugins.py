@@ -1,4 +1,4 @@
-"""Plug-ins as plain records, and back: what run files, results and checkpoints keep of them."""
+"""Plug-ins as plain records, and back: how run files, results and checkpoints store them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from winnow.samplers import SAMPLERS
 from winnow.types import check_settings
 from winnow.weighters import WEIGHTERS
 
-MOST_LAYERS, WIDEST, LARGEST = 100, 1_000_000, 1e30
-"""What no network and no setting goes beyond."""
+MAX_LAYERS = 100
+MAX_WIDTH = 1_000_000
+MAX_NUMBER = 1e30
+"""Larger networks and settings are taken for damaged records."""
 
 
 def record(config: Any) -> dict[str, Any]:
@@ -30,18 +32,18 @@ EARLIER: dict[str, dict[str, Any]] = {
     **{name: {"initialisation": "he"} for name in ("bc", "iql", "cql", "td3bc")},
     "density": {"initialisation": "he", "reward_scaling": "min-max", "standardise": True},
 }
-"""What settings were before records had them: a record that lacks one is from then."""
+"""Values of settings that earlier records do not have."""
 
 
 def from_record(saved: dict[str, Any], table: dict[str, type]) -> Any:
-    """The plug-in again; a KeyError or a TypeError where the record is not that of one."""
+    """The plug-in of a record; a KeyError or a TypeError if the record is not a plug-in's."""
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
     name = settings.pop("name")
     made = table[name](**EARLIER.get(name, {}) | settings)
     kinds = typing.get_type_hints(type(made))
     for field in dataclasses.fields(made):
-        value, kind = getattr(made, field.name), kinds[field.name]
-        if not _fits(value, kind):
+        value = getattr(made, field.name)
+        if not _fits(value, kinds[field.name]):
             raise TypeError(f"{field.name} is {str(value)[:60]!r}")
     try:
         check_settings(made, str(saved["name"]))
@@ -55,13 +57,13 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is int or (kind is float and type(value) is int):
         return type(value) is int and abs(value) < 2**31
     if kind is float:
-        return type(value) is float and abs(value) <= LARGEST  # so it is a number
+        return type(value) is float and abs(value) <= MAX_NUMBER  # so it is finite
     if typing.get_origin(kind) is tuple:
         return (
             isinstance(value, tuple)
-            and len(value) <= MOST_LAYERS
-            and all(_fits(one, int) and 0 < one <= WIDEST for one in value)
+            and len(value) <= MAX_LAYERS
+            and all(_fits(size, int) and 0 < size <= MAX_WIDTH for size in value)
         )
     if typing.get_origin(kind) is typing.Literal:
-        return isinstance(value, str)  # which of them is checked with the ranges
+        return isinstance(value, str)  # its value is checked with the ranges
     return not isinstance(kind, type) or type(value) is kind

@@ -1,8 +1,8 @@
-"""What a grid of runs says about a method, and how sure that is: the statistics of rliable, reproducible.
+"""Statistics of a grid of runs with their uncertainty: those of rliable, reproducible.
 
-The unit is a run's score: one number for each dataset and seed. Every function here takes the scores of a method as
-a mapping from a dataset's name to the scores of its seeds, or as a matrix [datasets, seeds]. Seeds may be missing in
-the mapping. Episodes of one run share its policy, so they say nothing about another seed: they are refused.
+The unit is a run's score: one number for each dataset and seed. Every function takes the scores of a method as a
+mapping from a dataset's name to the scores of its seeds, or as a matrix [datasets, seeds]. Seeds may be missing in the
+mapping. Scores of single episodes are refused: episodes of one run share its policy and say nothing about other seeds.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from winnow.errors import BadInput
 LEVEL = 0.95
 RESAMPLES = 50_000
 FEW = 3
-"""With fewer seeds than this an interval says little."""
+"""With fewer seeds than this an interval is not reliable."""
 _BLOCK = 1 << 20
-"""How many scores are drawn at a time: bounds the memory, changes no result."""
+"""Number of scores resampled at a time: it bounds the memory and changes no result."""
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Scores laid end to end, dataset after dataset: what a statistic is computed on."""
+    """Scores concatenated, dataset after dataset: the argument of a statistic."""
 
     score: np.ndarray
-    """[…, runs]; axes in front of the last are resamples."""
+    """[…, runs]; axes before the last are resamples."""
     start: np.ndarray
     """Where each dataset's runs start."""
     names: tuple[str, ...]
 
     @property
     def seeds(self) -> np.ndarray:
-        """How many runs each dataset has."""
+        """Number of runs of each dataset."""
         return np.diff(self.start, append=self.score.shape[-1])
 
     @property
@@ -47,7 +47,7 @@ class Pooled:
 
 Scores: TypeAlias = Mapping[str, ArrayLike] | ArrayLike | Pooled
 Number: TypeAlias = Any
-"""A float; where the scores are `Pooled` and resampled, an array with a number for each resample."""
+"""A float; an array with a number for each resample if the scores are `Pooled` and resampled."""
 
 
 class Estimate(NamedTuple):
@@ -57,9 +57,9 @@ class Estimate(NamedTuple):
     low: float
     high: float
     seeds: int
-    """The fewest seeds that a dataset has."""
+    """The smallest number of seeds of a dataset."""
     warning: str | None
-    """Why the interval should not be trusted, if so: show it wherever the interval is shown."""
+    """Why the interval should not be trusted, or None: show it wherever the interval is shown."""
 
 
 class Profile(NamedTuple):
@@ -89,7 +89,7 @@ class Comparison(NamedTuple):
     p_value: float
     """Wilcoxon's signed-rank test, two-sided, on the differences of dataset means that are not zero."""
     warning: str | None
-    """Why the test can't say much, if so."""
+    """Why the test has little power, or None."""
 
 
 # ------------------------------------------------------------------------------------------------------ statistics
@@ -98,8 +98,8 @@ class Comparison(NamedTuple):
 def iqm(scores: Scores) -> Number:
     """Interquartile mean: the mean of all runs' scores without the lowest and the highest ⌊n/4⌋.
 
-    It equals `scipy.stats.trim_mean(all scores, 0.25)`. It counts runs, so where seeds are missing a dataset with
-    fewer counts for less; `mean` and `median` count datasets.
+    It equals `scipy.stats.trim_mean(all scores, 0.25)`. It counts runs, so a dataset with missing
+    seeds counts for less; `mean` and `median` count datasets.
 
     Examples:
         >>> float(iqm({"hopper": [70, 80, 90], "ant": [0, 50, 60]}))
@@ -157,7 +157,7 @@ def _improvement(a: Pooled, b: Pooled) -> Number:
     total: Number = 0.0
     for i, n, j, m in zip(a.start, a.seeds, b.start, b.seeds, strict=True):
         x = first[i : i + n]
-        # pairs won − pairs lost; one run of b at a time, as an array of all pairs can get large
+        # pairs won − pairs lost; one run of b at a time, since an array of all pairs can get large
         ahead: Number = sum((x > y).sum(axis=0) - (x < y).sum(axis=0) for y in second[j : j + m])
         total = total + ahead / (n * m)
     return 0.5 + total / (2 * len(a.names))
@@ -175,16 +175,16 @@ def interval(
 ) -> Estimate:
     """A statistic with its stratified bootstrap interval.
 
-    Each resample draws, inside every dataset, as many seeds as it has, with replacement; the interval lies between
-    the (1 ± level) / 2 quantiles of the statistic over resamples. It is about other seeds on these datasets, not
-    about other datasets. The same scores and seed give the same interval, in whatever order they come.
+    Each resample samples seeds with replacement within every dataset, as many as it has; the interval lies between the
+    (1 ± level) / 2 quantiles of the statistic over resamples. It covers other seeds on these datasets, not other
+    datasets. The same scores and seed give the same interval, in any order of the scores.
 
-    The bootstrap's spread is √((n − 1) / n) of the true one for n seeds a dataset, so it promises too much: of 2000
-    simulated 95 % intervals of the IQM over 32 datasets (normal scores) 88 % held the truth with 3 seeds, 93 % with 5
-    and 95 % with 10; over 4 datasets 78 %, 88 % and 92 %.
+    The bootstrap's spread is √((n − 1) / n) of the true one for n seeds a dataset, so intervals are too narrow: of 2000
+    simulated 95 % intervals of the IQM over 32 datasets (normal scores) 88 % contained the truth with 3 seeds, 93 %
+    with 5 and 95 % with 10; over 4 datasets 78 %, 88 % and 92 %.
 
-    A statistic with a setting is given as `partial(optimality_gap, target=50)`. Your own is any function from `Pooled`
-    to one number for each of the axes in front of the last.
+    A statistic with a setting is given as `partial(optimality_gap, target=50)`. Your own statistic is any function of
+    `Pooled` that reduces the last axis to one number.
 
     Examples:
         >>> interval({"hopper": [70, 80, 90], "ant": [40, 50, 60]})[:3]  # value, low, high
@@ -210,8 +210,9 @@ def performance_profile(
         raise BadInput("thresholds: give a list of numbers in ascending order, say np.linspace(0, 100, 101)")
 
     def above(pooled: Pooled) -> np.ndarray:
-        passed = np.searchsorted(tau, pooled.score)  # how many thresholds lie below each score
-        rows, runs = passed.reshape(-1, passed.shape[-1]), passed.shape[-1]
+        passed = np.searchsorted(tau, pooled.score)  # number of thresholds below each score
+        runs = passed.shape[-1]
+        rows = passed.reshape(-1, runs)
         width = len(tau) + 1
         slots = rows + width * np.arange(len(rows))[:, None]
         counts = np.bincount(slots.ravel(), minlength=width * len(rows)).reshape(*passed.shape[:-1], width)
@@ -240,24 +241,24 @@ def compare(
         >>> compare(a, b).iqm.value
         6.25
     """
-    one, two = _matched(a, b)
+    first, second = _matched(a, b)
     if not tie >= 0:
         raise BadInput(f"tie is {tie}; give a difference of scores that counts as none, 0 or more")
 
-    def views(one: Pooled, two: Pooled) -> np.ndarray:
-        return np.stack([iqm(one) - iqm(two), mean(one) - mean(two), _improvement(one, two)], axis=-1)
+    def views(first: Pooled, second: Pooled) -> np.ndarray:
+        return np.stack([iqm(first) - iqm(second), mean(first) - mean(second), _improvement(first, second)], axis=-1)
 
-    low, high = _bootstrap((one, two), views, level, resamples, seed)
-    seeds = np.minimum(one.seeds, two.seeds)
-    few = _few_seeds(one.names, seeds)
+    low, high = _bootstrap((first, second), views, level, resamples, seed)
+    seeds = np.minimum(first.seeds, second.seeds)
+    few = _few_seeds(first.names, seeds)
     of_iqm, of_mean, of_improvement = (
         Estimate(float(value), float(lowest), float(highest), int(seeds.min()), warning)
         for value, lowest, highest, warning in zip(
-            views(one, two), low, high, (_join(few, _uneven(one, two)), few, few), strict=True
+            views(first, second), low, high, (_join(few, _uneven(first, second)), few, few), strict=True
         )
     )
-    difference = one.dataset_means - two.dataset_means
-    difference[np.isclose(one.dataset_means, two.dataset_means, rtol=1e-12, atol=0)] = 0  # equal but for rounding
+    difference = first.dataset_means - second.dataset_means
+    difference[np.isclose(first.dataset_means, second.dataset_means, rtol=1e-12, atol=0)] = 0  # equal but for rounding
     wins, losses = int((difference > tie).sum()), int((difference < -tie).sum())
     p_value, warning = _signed_rank(difference)
     ties = len(difference) - wins - losses
@@ -269,9 +270,9 @@ def _bootstrap(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Percentile interval of a statistic of one or more methods, the seeds of each resampled on their own."""
     if not 0 < level < 1:
-        raise BadInput(f"level is {level}; give a probability between 0 and 1, say {LEVEL}")
+        raise BadInput(f"level must be between 0 and 1, got {level}; the usual one is {LEVEL}")
     if resamples < 1 or seed < 0:
-        raise BadInput(f"resamples is {resamples} and seed is {seed}; at least 1 and 0 are needed")
+        raise BadInput(f"resamples must be at least 1 and seed at least 0, got {resamples} and {seed}")
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(len(samples))]
     rows = max(1, _BLOCK // max(sample.score.size for sample in samples))
     drawn = []
@@ -284,8 +285,8 @@ def _bootstrap(
 
 
 def _resample(pooled: Pooled, rng: np.random.Generator, count: int) -> Pooled:
-    """Seeds drawn with replacement inside each dataset, `count` times. A score takes one uniform draw, in order, so
-    it does not matter in how many calls they are made."""
+    """Seeds sampled with replacement within each dataset, `count` times. Each score takes one uniform number, in order,
+    so the result does not depend on the number of calls."""
     seeds = pooled.seeds
     pick = rng.random((count, pooled.score.size))
     pick *= np.repeat(seeds, seeds)
@@ -298,7 +299,7 @@ def _signed_rank(difference: np.ndarray) -> tuple[float, str | None]:
     moved = difference[difference != 0]
     n = len(moved)
     least = min(1, 2 / 2**n)
-    warning = f"{n} dataset means differ: with so few the test can't fall below p = {least:.2g}" if n < 6 else None
+    warning = f"{n} dataset means differ: with so few, the test's p-value can't be below {least:.2g}" if n < 6 else None
     if n == 0:
         return 1.0, warning
     from scipy.stats import wilcoxon
@@ -317,10 +318,10 @@ def _few_seeds(names: tuple[str, ...], seeds: np.ndarray) -> str | None:
     which = f"{(seeds == fewest).sum()} of {len(names)} datasets (first: {names[int(seeds.argmin())]})"
     if fewest == 1:
         return (
-            f"{which} have 1 seed, whose spread can't be seen: the interval is too narrow, and where it has no width "
-            f"that is not certainty. Train at least {FEW} seeds"
+            f"{which} have 1 seed, whose spread is unknown: the interval is too narrow, and a width of 0 is not "
+            f"certainty. Train at least {FEW} seeds"
         )
-    return f"{which} have {fewest} seeds: an interval from so few says little. Train at least {FEW}"
+    return f"{which} have {fewest} seeds: an interval from so few is not reliable. Train at least {FEW}"
 
 
 def _uneven(a: Pooled, b: Pooled) -> str | None:
@@ -341,8 +342,8 @@ def _join(*warnings: str | None) -> str | None:
 
 
 def pool(scores: Scores) -> Pooled:
-    """Check scores and lay them end to end: datasets by name, and the scores of each in ascending order, so that no
-    result depends on the order in which runs were read."""
+    """Check scores and concatenate them: datasets by name, the scores of each in ascending order, so that no result
+    depends on the order in which runs were read."""
     if isinstance(scores, Pooled):
         return scores
     if isinstance(scores, Mapping):
@@ -350,15 +351,15 @@ def pool(scores: Scores) -> Pooled:
     else:
         table = {f"row {i}": row for i, row in enumerate(_array("scores", scores, "datasets", "seeds"))}
     if not table:
-        raise BadInput("scores: there are no datasets; give the scores of at least one")
+        raise BadInput("scores must have at least one dataset, got none; give its scores")
     for name, row in table.items():
         if not len(row):
-            raise BadInput(f"dataset {name}: there are no scores; leave the dataset out")
+            raise BadInput(f"dataset {name}: there must be at least one score, got none; leave the dataset out")
         if not np.isfinite(row).all():
             bad = int(np.isfinite(row).argmin())
             raise BadInput(
-                f"dataset {name}: score {bad} of {len(row)} (counted from 0) is {row[bad]}; leave a run that failed "
-                "out and say so, or train it again"
+                f"dataset {name}: score {bad} of {len(row)} (counted from 0) must be a finite number, got {row[bad]}; "
+                "leave failed runs out and report them, or train them again"
             )
     seeds = np.array([len(row) for row in table.values()])
     score = np.concatenate([np.sort(row) for row in table.values()])
@@ -372,25 +373,26 @@ def _array(what: str, values: ArrayLike, *axes: str) -> np.ndarray:
         array = None
     if array is None or array.ndim > len(axes):
         raise BadInput(
-            f"{what}: lists inside of lists. Seeds are the unit; average a run's episodes first, then give a mapping "
-            "from a dataset's name to the scores of its seeds, or a matrix [datasets, seeds] with none missing"
+            f"{what}: must not be nested further. Seeds are the unit; average a run's episodes first, then give a "
+            "mapping from a dataset's name to the scores of its seeds, or a matrix [datasets, seeds] with none missing"
         )
     if array.ndim < len(axes):
         raise BadInput(
-            f"{what}: {array.ndim} axes where [{', '.join(axes)}] are needed. Give a mapping from a dataset's name to "
+            f"{what}: must have axes [{', '.join(axes)}], got {array.ndim}. Give a mapping from a dataset's name to "
             "the scores of its seeds, or a matrix [datasets, seeds]"
         )
     if array.size and array.dtype.kind not in "biuf":
-        raise BadInput(f"{what}: not all of it is numbers (it reads as {array.dtype}); leave out runs without a score")
+        raise BadInput(f"{what}: must be numbers, got {array.dtype}; leave out runs without a score")
     return array.astype(np.float64)
 
 
 def _matched(a: Scores, b: Scores) -> tuple[Pooled, Pooled]:
-    one, two = pool(a), pool(b)
-    if one.names != two.names:
-        odd = sorted(set(one.names) ^ set(two.names))
+    first = pool(a)
+    second = pool(b)
+    if first.names != second.names:
+        odd = sorted(set(first.names) ^ set(second.names))
         raise BadInput(
-            f"the two methods were not run on the same datasets: only one has {odd[0]} ({len(odd)} such in all). "
-            "Compare them on the datasets that both have, named alike"
+            f"the two methods must have the same datasets, but only one has {odd[0]} ({len(odd)} such in all). "
+            "Compare them on the datasets that both have, under the same names"
         )
-    return one, two
+    return first, second

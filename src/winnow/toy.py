@@ -1,9 +1,9 @@
 """Two made-up problems: the dome, a small control problem with a known optimum, and the log of a plant.
 
-A puck lies on top of a slippery dome. The further it is from the top the harder it is pulled down, and when it slides
-over the edge the episode is over. Two forces push it. Each step earns 1 less a quadratic cost of place, speed and
-force, so the best policy is linear and comes from a Riccati equation. Random forces lose the puck within some tens of
-steps: like the locomotion tasks, bad data is many short episodes and good data is few long ones.
+A puck lies on top of a slippery dome. The further it is from the top, the harder it is pulled down, and when it slides
+over the edge the episode ends. Two forces push it. The reward of a step is 1 minus a quadratic cost of position, speed
+and force, so the best policy is linear and comes from a Riccati equation. Random forces lose the puck within some tens
+of steps. As in the locomotion tasks, bad data is many short episodes and good data is few long ones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from winnow.data.dataset import Dataset, combine
 from winnow.data.recipes import mixed
 
 STEPS = 200
-"""The time limit. An episode that reaches it is timed out: nothing ended."""
+"""The time limit. An episode that reaches it ends with a timeout, not with a terminal."""
 EDGE = 1.0
 """Beyond this distance from the top on either axis the puck is lost: a terminal."""
 START = 0.3
-"""Episodes begin at rest, this far from the top at the most on either axis."""
+"""Episodes begin at rest, at most this far from the top on either axis."""
 DISCOUNT = 0.99
 
 # (x, y, vx, vy): a step lasts 0.1, the slope pulls with x, full force pushes with 0.8
@@ -39,13 +39,14 @@ def optimal_gain() -> np.ndarray:
     """K of the best policy a = −K s, from the discounted Riccati equation."""
     from scipy.linalg import solve_discrete_are
 
-    a, b = np.sqrt(DISCOUNT) * DYNAMICS, np.sqrt(DISCOUNT) * CONTROL
+    a = np.sqrt(DISCOUNT) * DYNAMICS
+    b = np.sqrt(DISCOUNT) * CONTROL
     cost_to_go = solve_discrete_are(a, b, STATE_COST, FORCE_COST)
     return np.linalg.solve(FORCE_COST + b.T @ cost_to_go @ b, b.T @ cost_to_go @ a)
 
 
 def random(state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Forces drawn uniformly: what most of the data looks like."""
+    """Uniformly random forces: most of the data."""
     return rng.uniform(-1, 1, (len(state), 2))
 
 
@@ -62,12 +63,15 @@ def best(state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def play(act: Act, episodes: int, seed: int | list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Episodes side by side: states [T + 1, E, 4], actions [T, E, 2], rewards [T, E] and lengths [E].
 
-    What follows an episode's end is zero.
+    After an episode's end everything is zero.
     """
     rng = np.random.default_rng(seed)
     state = np.concatenate([rng.uniform(-START, START, (episodes, 2)), np.zeros((episodes, 2))], axis=1)
-    alive, length = np.ones(episodes, bool), np.zeros(episodes, int)
-    states, actions, rewards = [state], [], []
+    alive = np.ones(episodes, bool)
+    length = np.zeros(episodes, int)
+    states = [state]
+    actions = []
+    rewards = []
     for _ in range(STEPS):
         action = np.clip(act(state, rng), -1, 1)
         cost = np.einsum("ei,ij,ej->e", state, STATE_COST, state) + np.einsum("ei,ij,ej->e", action, FORCE_COST, action)
@@ -109,11 +113,12 @@ def make(act: Act, rows: int, seed: int, name: str = "dome") -> Dataset:
 
 
 def imbalanced(rows: int, share: float = 0.05, expert_rows: int | None = None) -> Dataset:
-    """So many rows, of which a share is the expert's and the rest random.
+    """So many rows: a share from the expert, the rest random.
 
-    expert_rows: how many the expert plays for it to be drawn from; a tenth of the rows without it
+    expert_rows: rows that the expert plays, from which its share is sampled; default: a tenth of the rows
     """
-    low, high = make(random, rows, 0, "random"), make(expert, expert_rows or rows // 10, 1, "expert")
+    low = make(random, rows, 0, "random")
+    high = make(expert, expert_rows or rows // 10, 1, "expert")
     name = f"dome-random-expert-{100 * share:g}"
     return mixed(low, high, share, rows, low_label="random", high_label="expert", name=name)
 

@@ -143,12 +143,12 @@ def test_a_grid_that_is_stopped_goes_on_from_its_checkpoints_and_is_then_done(
 def test_an_error_on_a_node_is_told_in_its_own_words(two, tmp_path):
     runs = planned(methods=["uniform"], seeds=1, datasets=DATASETS[:1])
     broken = dataclasses.replace(runs[0], how=dataclasses.replace(HOW, batch_size=0))
-    with pytest.raises(BadInput, match=r"^batch_size is 0"):
+    with pytest.raises(BadInput, match=r"^batch_size must be at least 1, got 0"):
         cluster.run([[broken]], tmp_path, address=two.address, progress=False)
     assert not library.is_initialized()
 
 
-def test_a_dry_run_reckons_with_the_clusters_devices(two, tmp_path, capsys):
+def test_a_dry_run_measures_on_the_clusters_devices(two, tmp_path, capsys):
     line = [*words(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run", "--measure"]
     assert main(line) == 0
     said = capsys.readouterr().out

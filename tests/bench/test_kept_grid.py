@@ -15,7 +15,7 @@ from winnow.bench.results import Result, collect, packed_of, read_packed
 from winnow.cli import main
 
 KEPT = Path(__file__).parents[2] / "results" / "as_published" / "iql-200k.jsonl.gz"
-"""180 runs, trained when pools came from `winnow.rollouts` and policies from `winnow.data.policies`."""
+"""180 runs, trained when pools came from `winnow.rollouts` and policies from `winnow/policies`."""
 if not KEPT.exists():
     pytest.skip("the source distribution has no results", allow_module_level=True)
 

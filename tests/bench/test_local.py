@@ -18,7 +18,7 @@ from helpers.tiny_grids import DATASETS, HOW, outcomes, planned, words
 
 from winnow import training
 from winnow.bench import run_local
-from winnow.bench.datasets import Shelf
+from winnow.bench.datasets import OpenDatasets
 from winnow.bench.plan import Planned, packs, shard
 from winnow.bench.remaining import begin, todo, work_of
 from winnow.bench.results import Result, file_of, load
@@ -62,7 +62,7 @@ def test_every_run_is_a_result(whole):
 
 def test_a_result_is_that_of_the_run_alone(whole):
     (one,) = [one for one in planned() if ".dw-aw." in one.name and one.name.startswith(DATASETS[1]) and one.seed]
-    with Shelf().opened([one]) as datasets:
+    with OpenDatasets().opened([one]) as datasets:
         alone = Run(datasets[one.entry.text], one.algorithm, one.sampler, one.weighter, one.seed, "alone")
         (trained,) = training.train_runs(
             [alone],
@@ -253,7 +253,7 @@ def test_shards_share_a_folder_and_do_everything_once(whole, tmp_path, instant):
 
 
 def test_packs_are_cut_to_what_fits(tmp_path, instant, monkeypatch):
-    monkeypatch.setattr("winnow.bench.costs.ON_A_CPU", 3)
+    monkeypatch.setattr("winnow.bench.costs.MAX_CPU_PACK", 3)
     run(packs(planned()), tmp_path, progress=False)
     assert sorted(map(len, instant)) == [2, 2, 2, 3, 3]
 
@@ -295,7 +295,7 @@ def test_two_processes_do_not_do_the_same(tmp_path, lock, no_training, capsys):
     with run_local.locked(tmp_path / "locks" / lock):
         assert main(words(tmp_path)) == 2
     said = capsys.readouterr().err
-    assert f"process {os.getpid()}" in said or "1 of 3 parts is being done there" in said
+    assert f"process {os.getpid()}" in said or "running shard 1/3 here" in said
 
 
 def test_an_error_in_one_pack_ends_the_grid_with_it(tmp_path, monkeypatch):
@@ -316,12 +316,12 @@ def test_an_environment_that_is_not_here_is_named_before_anything_is_trained(tmp
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--shard", "3/2"], "--shard 3/2"),
-        (["--shard", "x"], "--shard x: is not one of"),
+        (["--shard", "3/2"], "--shard must be one of 1/N, 2/N, … N/N, got '3/2'"),
+        (["--shard", "x"], "--shard must be one of"),
         (["--shares", "few"], "--shares few"),
-        (["--largest-pack", "0"], "--largest-pack is 0"),
+        (["--largest-pack", "0"], "--largest-pack must be at least 1, got 0"),
         (["--sweep", "weighter.lamda=1"], "weighter.lambda_k"),
-        (["--environments", "ant"], "--environments ant: no dataset here is like that; there are hopper"),
+        (["--environments", "ant"], "--environments ant: matches none of these datasets; choose from hopper"),
     ],
 )
 def test_bad_words_get_a_line_and_exit_code_2(more, message, tmp_path, capsys):
@@ -335,22 +335,22 @@ def test_a_trained_pack_opens_the_gate_for_the_next_and_stops_with_its_grid(tmp_
     grid = run_local._Grid(left, tmp_path, run_local.Progress(1, shown=False), 1)
     gate = threading.Lock()
     gate.acquire()
-    share = run_local._Share(grid, gate)
-    share.on_begin()
+    hooks = run_local._PackHooks(grid, gate)
+    hooks.on_begin()
     assert gate.locked()
-    share.on_trained()
+    hooks.on_trained()
     assert not gate.locked()
-    share.on_begin()  # the second half of a pack that did not fit
+    hooks.on_begin()  # the second half of a pack that did not fit
     assert gate.locked()
-    share.on_trained()
+    hooks.on_trained()
     assert not gate.locked()
-    assert not share.should_stop()
+    assert not hooks.should_stop()
     grid.stop()
-    assert share.should_stop()
-    late = run_local._Share(grid, gate)
+    assert hooks.should_stop()
+    late = run_local._PackHooks(grid, gate)
     late.has_gate = False
     late.on_begin()
     assert late.should_stop()
-    share.let_go()
-    late.let_go()
-    assert not grid.shares
+    hooks.release()
+    late.release()
+    assert not grid.active

@@ -164,7 +164,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         "line 3: is damaged (its checksum is wrong)",
     ),
     "half a line": (lambda path: rewrite(path, lambda lines: lines.append(lines[0][:99])), "line 13: is damaged"),
-    "another line": (lambda path: rewrite(path, lambda lines: lines.insert(0, b"{}\n")), "line 1: is no result"),
+    "another line": (lambda path: rewrite(path, lambda lines: lines.insert(0, b"{}\n")), "line 1: is not a result"),
 }
 
 
@@ -197,7 +197,7 @@ def test_a_grid_that_is_at_work_is_not_packed(grid, capsys):
     before = contents(grid)
     with locked(grid / "locks" / "2-of-3.lock"):
         assert main(["bench", "pack", str(grid)]) == 2
-    assert "2 of 3 parts is being done there" in capsys.readouterr().err
+    assert "running shard 2/3 here" in capsys.readouterr().err
     assert contents(grid) == before
     assert not packed_of(grid).exists()
 

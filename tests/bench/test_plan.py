@@ -148,7 +148,7 @@ def test_sweeps_of_words_flags_and_layers():
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ("lambda_k=1", "--sweep lambda_k=1: is not FAMILY.FIELD=VALUE"),
+        ("lambda_k=1", "--sweep must be FAMILY.FIELD=VALUE,…, got 'lambda_k=1'"),
         (
             "weighter.lambda=1",
             "there are weighter.form, weighter.hidden, weighter.initialisation, weighter.lambda_f, weighter.lambda_k",
@@ -175,11 +175,11 @@ def test_the_same_field_twice_is_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: grid(entries(["small"]), ["iql"], ["aw"], 0, How()), "seeds is 0"),
+        (lambda: grid(entries(["small"]), ["iql"], ["aw"], 0, How()), "seeds must be at least 1, got 0"),
         (lambda: grid(entries(["small"]), ["iql"], [], 1, How()), "--methods is empty"),
         (lambda: grid(entries(["small"]), ["iql"], ["wa"], 1, How()), "there is no method 'wa'"),
         (lambda: grid(entries(["small"]), ["sqp"], ["aw"], 1, How()), "there is no algorithm 'sqp'"),
-        (lambda: one(steps=0), "steps is 0"),
+        (lambda: one(steps=0), "steps must be at least 1, got 0"),
         (lambda: one(evaluation=Evaluation(episodes=0)), "evaluation.episodes is 0"),
     ],
 )
@@ -214,5 +214,5 @@ def test_shards_are_a_partition_and_about_as_large_as_each_other(paper, count):
 
 
 def test_a_shard_that_is_none_is_refused(paper):
-    with pytest.raises(BadInput, match="--shard 3/2"):
+    with pytest.raises(BadInput, match="--shard must be one of 1/2 to 2/2, got 3/2"):
         shard(paper, 3, 2)

@@ -159,7 +159,7 @@ def test_filters_narrow_a_study(words, expected, capsys):
     [
         (["study:lamda"], "there is no study 'lamda'; did you mean study:lambda?"),
         (["study:"], "there is no study ''"),
-        (["study:lambda", "--shares", "50"], "--shares 50.0: no dataset here is like that; there are 5, 10"),
+        (["study:lambda", "--shares", "50"], "--shares 50.0: matches none of these datasets; choose from 5, 10"),
         (
             ["study:lambda", "--methods", "aw"],
             "--methods aw: is not part of study:lambda; there are uniform, dw-uniform",

@@ -35,7 +35,7 @@ def test_trials_and_d4rls_version():
     assert all(name.endswith("-small@500") for name in names(["small"], rows=500))
     assert names(["small"], rows=50_000) == names(["small"])  # as many as it has
     assert all(entry.name.is_d4rl for entry in entries(["mixed"], version="v2"))
-    with pytest.raises(BadInput, match="hopper-random-v2: can't be cut to 500 rows"):
+    with pytest.raises(BadInput, match="hopper-random-v2: can't be reduced to 500 rows"):
         entries(["d4rl-mujoco"], rows=500)
 
 
@@ -61,10 +61,10 @@ def test_filters(filters, count):
         (lambda: entries(["mixd"]), "did you mean 'mixed'?"),
         (lambda: entries(["hopper-expert-random-exprt"]), "there is no dataset called"),
         (lambda: entries([]), "name a suite"),
-        (lambda: entries(["small"], rows=0), "--rows is 0"),
-        (lambda: entries(["small"], version="v3"), "--version is 'v3'"),
-        (lambda: chosen(entries(["small"]), environments=["pen"]), "there are ant, halfcheetah, hopper, walker2d"),
-        (lambda: chosen(entries(["mixed"]), shares=[7.0]), "there are 1, 5, 10, 50"),
+        (lambda: entries(["small"], rows=0), "--rows must be at least 1, got 0"),
+        (lambda: entries(["small"], version="v3"), "--version must be v2"),
+        (lambda: chosen(entries(["small"]), environments=["pen"]), "choose from ant, halfcheetah, hopper, walker2d"),
+        (lambda: chosen(entries(["mixed"]), shares=[7.0]), "choose from 1, 5, 10, 50"),
         (lambda: chosen(entries(["small", "pen-human-v1"]), environments=["pen"], shares=[10.0]), "no dataset"),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_policy_steps_an_environment_in_two_lines(runs: dict[str, Path]) -> No
         action = policy(obs)
         assert env.action_space.contains(action)
         obs, *_ = env.step(action)
-    with pytest.raises(BadInput, match="reads 3 numbers an observation"):
+    with pytest.raises(BadInput, match="observations must have shape"):
         policy(np.zeros(4))
 
 
@@ -221,6 +221,6 @@ def test_a_policy_of_another_kind_is_refused(runs: dict[str, Path], tmp_path: Pa
 
     algorithm = jax.tree_util.register_static(Other)(hidden=(32, 24))
     other = Policy(algorithm, policy.state, policy.shift, policy.scale, policy.action_centre, policy.action_half)
-    with pytest.raises(BadInput, match="a policy of Other is no ReLU network"):
+    with pytest.raises(BadInput, match="a policy of Other must be a ReLU network"):
         deploy.to_safetensors(other, tmp_path / "p.safetensors")
     assert not list(tmp_path.iterdir())

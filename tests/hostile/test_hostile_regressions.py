@@ -240,7 +240,7 @@ def test_json_that_is_nested_too_deeply(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "a.json").write_text(DEEP)
     said: list[str] = []
-    refused(lambda: read(tmp_path, said.append), "holds no result")
+    refused(lambda: read(tmp_path, said.append), "holds no results")
     assert "a.json: is damaged" in said[0]
 
 

@@ -177,7 +177,7 @@ def test_what_speaks_against_a_grid_comes_first(tmp_path, capsys):
     page, table = tmp_path / "page.html", tmp_path / "scores.csv"
     assert main(["report", str(tmp_path), "--html", str(page), "--csv", str(table)]) == 0
     text = page.read_text()
-    weak = f"{TWO[0]}, iql: best-source scores 30.0, and the rows' own policy 100.0 (30%)"
+    weak = f"{TWO[0]}, iql: best-source scores 30.0, the policy that made its rows 100.0 (30%)"
     assert text.index("What speaks against these numbers") < text.index("In short")
     assert weak in text.replace("&#39;", "'")
     assert "3 of 9 runs have a critic that diverged" in text
@@ -340,8 +340,8 @@ def strong(run: plan.Planned) -> float:
 
 def test_a_study_is_told_by_its_variants(tmp_path):
     runs = runs_in(study(tmp_path, "lambda", strong))
-    assert [one.name for one in studies.held(runs)] == ["lambda"]
-    told = studies.told(STUDIES["lambda"], runs)
+    assert [one.name for one in studies.complete_studies(runs)] == ["lambda"]
+    told = studies.study_report(STUDIES["lambda"], runs)
     assert len(told.runs) == len(runs) == 168
     assert told.missing == {}
     line = next(x for x in told.lines if (x.algorithm, x.label) == ("cql", "λK=0.2, λF=5.0"))
@@ -363,16 +363,19 @@ def test_a_study_is_told_by_its_variants(tmp_path):
 def test_a_grids_runs_are_part_of_a_study_and_another_studys_are_not(tmp_path):
     write(tmp_path, planned(STUDIES["lambda"].datasets, ("cql",), ("uniform", "aw", "dw-uniform"), seeds=3))
     runs = runs_in(tmp_path)
-    assert studies.held(runs) == []
-    told = studies.told(STUDIES["lambda"], runs)
+    assert studies.complete_studies(runs) == []
+    told = studies.study_report(STUDIES["lambda"], runs)
     assert {run.label for run in told.runs} == {"uniform", "λK=0.2, λF=0.1"}
     assert told.missing == {"cql": [one.label for one in STUDIES["lambda"].variants[2:]]}
     study(tmp_path, "forms", algorithms=["cql"])
     runs = runs_in(tmp_path)
-    assert [one.name for one in studies.held(runs)] == ["lambda", "forms"]  # the code's form is the grid of λ
-    told = [studies.told(one, runs) for one in studies.held(runs)]
+    assert [one.name for one in studies.complete_studies(runs)] == [
+        "lambda",
+        "forms",
+    ]  # the code's form is the grid of λ
+    told = [studies.study_report(one, runs) for one in studies.complete_studies(runs)]
     assert [len(one.runs) for one in told] == [4 * 7 * 3, 4 * 25 * 3]
-    assert {run.label for run in studies.others(runs, told)} == {"uniform", "aw", "dw-uniform"}
+    assert {run.label for run in studies.grid_runs(runs, told)} == {"uniform", "aw", "dw-uniform"}
     groups = studies.groups(told[1])
     assert [(group.name, group.tried) for group in groups] == [
         ("paper", 6),
@@ -389,8 +392,8 @@ def test_a_grids_runs_are_part_of_a_study_and_another_studys_are_not(tmp_path):
 
 def test_a_study_of_smaller_networks_has_no_published_numbers(tmp_path):
     runs = runs_in(study(tmp_path, "lambda", algorithms=["iql"], sweeps=["algorithm.hidden=16x16"]))
-    (found,) = studies.held(runs)
-    told = studies.told(found, runs)
+    (found,) = studies.complete_studies(runs)
+    told = studies.study_report(found, runs)
     assert {run.label for run in told.runs} == {one.label for one in STUDIES["lambda"].variants}
     assert all(line.published is None for line in told.lines)
     (command,) = provenance.commands(runs, tmp_path, [found])
@@ -419,7 +422,7 @@ def test_a_study_in_all_forms(tmp_path, capsys):
     assert {x["published"] for x in lines if x["label"] == "λK=1.0, λF=5.0" and x["algorithm"] == "cql"} == {
         "7.9", "5.3", "25.4", "7.3"
     }  # fmt: skip
-    told = studies.told(STUDIES["lambda"], runs_in(folder))
+    told = studies.study_report(STUDIES["lambda"], runs_in(folder))
     (row,) = [r for r in told.rows if (r.dataset, r.algorithm) == ("hopper-random-expert-diverse-5%", "iql")]
     cell = row.cells["λK=1.0, λF=5.0"]
     markdown, latex = out["markdown"].read_text(), out["latex"].read_text()
@@ -538,7 +541,7 @@ def test_without_an_option_the_iqms_are_printed(tmp_path, capsys):
     [
         (None, "there is no such folder"),
         ("", "has no folder `results`"),
-        ("results", "holds no result"),
+        ("results", "holds no results"),
     ],
 )
 def test_folders_without_results_get_a_line(tmp_path, capsys, make, message):
@@ -560,7 +563,7 @@ def test_files_that_are_no_results_are_named_and_not_moved(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--html", str(page)]) == 0
     said = capsys.readouterr().err
     assert f"{junk}: is damaged or cut short" in said
-    assert "lacks what a report needs (ValueError: config.steps is no whole number)" in said
+    assert "lacks what a report needs (ValueError: config.steps is not a whole number)" in said
     assert junk.exists()
     assert "2 files are no results and do not count" in page.read_text()
 

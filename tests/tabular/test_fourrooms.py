@@ -275,13 +275,13 @@ def test_the_command_shows_a_table_and_writes_figure_table_and_raw_values(tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--slip", "0.5"], "slip is 0.5"),
-        (["--seeds", "0"], "seeds is 0"),
-        (["--episodes", "0"], "episodes is 0"),
-        (["--random", "0"], "random is 0"),
-        (["--dual", "-1"], "dual is (-1.0,)"),
-        (["--pf", "2"], "pf is (2.0,)"),
-        (["--density", "-0.1", "1"], "density is ((-0.1, 1.0),)"),
+        (["--slip", "0.5"], "slip must be at least 0 and below 0.5"),
+        (["--seeds", "0"], "seeds must be at least 1"),
+        (["--episodes", "0"], "episodes must be at least 1"),
+        (["--random", "0"], "random must be above 0"),
+        (["--dual", "-1"], "dual: each number must be above 0"),
+        (["--pf", "2"], "pf: each number must be at most 1"),
+        (["--density", "-0.1", "1"], "density: λK and λF must be at least 0"),
         (["--out", "file"], "file: is a file"),
     ],
 )
@@ -293,5 +293,5 @@ def test_bad_input_gets_a_line_and_exit_code_2(words, message, tmp_path, monkeyp
 
 
 def test_settings_are_checked_from_python_too() -> None:
-    with pytest.raises(BadInput, match="aw is"):
+    with pytest.raises(BadInput, match="aw: each number"):
         fourrooms.Settings(aw=(0.0,))

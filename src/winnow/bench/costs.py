@@ -1,4 +1,4 @@
-"""What packs take: bytes on a device and seconds, measured with programs of the same shape on a few made-up rows."""
+"""Memory and time of packs, measured with programs of the same shape on a few made-up rows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from winnow.packs.run import Drawn, Run
 from winnow.system.cores import cores_here
 from winnow.types import Spec
 
-MARGIN = 0.85
-"""The part of an accelerator's memory that packs may fill by this reckoning: programs and fragments take some too."""
-ON_A_CPU = 16
-"""Runs in one pack at the most where they do not step together anyway."""
-TURN = 100
-"""Steps that an accelerator is measured with at a time: its programs are compiled for a number of steps."""
-AHEAD = 16
-"""Packs whose programs are compiled side by side for a dry run on an accelerator."""
+MEMORY_SHARE = 0.85
+"""Fraction of an accelerator's memory that packs may fill by this estimate: programs and fragmentation take some
+too."""
+MAX_CPU_PACK = 16
+"""Maximum number of runs in one pack on a CPU, which steps its runs one after another."""
+MEASURED_STEPS = 100
+"""Steps in one call when an accelerator is measured: its programs are compiled for a fixed number of steps."""
+MAX_COMPILING = 16
+"""Maximum number of packs whose programs are compiled at the same time for a dry run on an accelerator."""
 UNKNOWN_ROWS = 2_000_000
-"""Rows that a file of D4RL is taken to hold before it is opened: as many as the largest."""
+"""Assumed rows of a D4RL file that has not been opened yet: as many as the largest has."""
 
 
 @dataclass
@@ -51,35 +52,37 @@ class Costs:
     def memory(self, pack: Sequence[Planned]) -> int:
         """Bytes that a pack takes on the device."""
         run = _longest(pack)
-        each = 2 * self._kept(run) if self.on_cpu else self._kept(run) + self._workings(run, len(pack))
+        state = self._state_bytes(run)
+        each = 2 * state if self.on_cpu else state + self._step_bytes(run, len(pack))
         return table_bytes(pack) + len(pack) * each
 
     def fitting(self, pack: Sequence[Planned]) -> int:
         """How many runs of a pack fit into the device's memory, at least one.
 
-        On a CPU runs go through the program one by one: what counts is their states, which are copied as they are put
-        together again.
+        On a CPU runs go through the program one by one: only their states count, and the copy that is made when they
+        are stacked again.
         """
-        free = self._free()
-        if free is None:
+        available = self._free()
+        if available is None:
             return len(pack)
-        free, run = free - table_bytes(pack), _longest(pack)
-        kept = self._kept(run)
+        free = available - table_bytes(pack)
+        run = _longest(pack)
+        state = self._state_bytes(run)
         if self.on_cpu:
-            return max(1, min(free // (2 * kept), ON_A_CPU))
-        if len(pack) * (kept + self._most(run, len(pack))) <= free:
-            return len(pack)  # without asking the compiler, which takes its time
-        return max(1, free // (kept + self._workings(run)))
+            return max(1, min(free // (2 * state), MAX_CPU_PACK))
+        if len(pack) * (state + self._step_bytes_bound(run, len(pack))) <= free:
+            return len(pack)  # without asking the compiler, which is slow
+        return max(1, free // (state + self._step_bytes(run)))
 
     def _free(self) -> int | None:
         if self.on_cpu:
             return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if hasattr(os, "sysconf") else None
-        said = self.device.memory_stats()
-        return int(MARGIN * said["bytes_limit"]) - said["bytes_in_use"] if said else None
+        stats = self.device.memory_stats()
+        return int(MEMORY_SHARE * stats["bytes_limit"]) - stats["bytes_in_use"] if stats else None
 
-    def _kept(self, run: Planned) -> int:
+    def _state_bytes(self, run: Planned) -> int:
         """Bytes of a run's state, and of a copy that is being written to disk."""
-        key = "kept", run.shape, run.entry.rows
+        key = "state", run.shape, run.entry.rows
         if key not in self._bytes:
             spec = Spec(*run.entry.sizes, run.entry.rows or UNKNOWN_ROWS)
             state = jax.eval_shape(
@@ -88,38 +91,39 @@ class Costs:
             self._bytes[key] = 2 * sum(_bytes(leaf) for leaf in jax.tree.leaves(state))
         return self._bytes[key]
 
-    def _most(self, run: Planned, count: int = 4) -> int:
-        """More bytes than a step of a run works with, in a pack of `count`: as if all that it computes were kept, and
-        that twice. JAX keeps what it traced, so that the program of such a pack is not traced again."""
-        key = "most", run.shape, run.how.batch_size, count
+    def _step_bytes_bound(self, run: Planned, count: int = 4) -> int:
+        """An upper bound on the bytes that a step of a run works with, in a pack of `count`: twice all that it
+        computes. JAX caches the trace, so the program of such a pack is not traced again."""
+        key = "bound", run.shape, run.how.batch_size, count
         if key not in self._bytes:
-            self._bytes[key] = -(-2 * _made(self._programs(run, count)[1].jaxpr.jaxpr) // count)
+            self._bytes[key] = -(-2 * _computed_bytes(self._programs(run, count)[1].jaxpr.jaxpr) // count)
         return self._bytes[key]
 
-    def _workings(self, run: Planned, count: int = 4) -> int:
-        """Bytes that a step of a run works with: its part of what the compiler has set aside for a pack of `count`."""
-        key = "workings", run.shape, run.how.batch_size, count
+    def _step_bytes(self, run: Planned, count: int = 4) -> int:
+        """Bytes that a step of a run works with: its part of what the compiler reserves for a pack of `count`."""
+        key = "step", run.shape, run.how.batch_size, count
         if key not in self._bytes:
             with jax.default_device(self.device):
-                made = [program.lower().compile().memory_analysis() for program in self._programs(run, count)]
-            self._bytes[key] = -(-max(int(each.temp_size_in_bytes) if each else 0 for each in made) // count)
+                analyses = [program.lower().compile().memory_analysis() for program in self._programs(run, count)]
+            self._bytes[key] = -(-max(int(each.temp_size_in_bytes) if each else 0 for each in analyses) // count)
         return self._bytes[key]
 
     def _programs(self, run: Planned, count: int) -> tuple[Any, Any]:
         runs, drawn = self._stand_ins(run, count)
         with jax.default_device(self.device):
-            return traced(runs, run.how.steps, run.how.batch_size, TURN, drawn)
+            return traced(runs, run.how.steps, run.how.batch_size, MEASURED_STEPS, drawn)
 
     def _stand_ins(self, run: Planned, count: int) -> tuple[list[Run], Drawn]:
-        """Runs of the same shape on made-up rows, all drawn alike: a sampler changes no shape, and may take long."""
+        """Runs of the same shape on made-up rows, sampled uniformly: a sampler changes no shape, and may be slow."""
         rows = run.entry.stand_in()
         runs = [Run(rows, run.algorithm, run.sampler, run.weighter, seed, f"run{seed}") for seed in range(count)]
         return runs, {runs[0].drawing: np.full(len(rows), 1 / len(rows))}
 
     def need(self, pack: list[Planned], memory: int) -> Need:
-        """What a pack of so many bytes will take, its compilation included and its data, evaluation and checkpoints
-        not."""
-        compiling, rate = self.speed(pack[0], min(len(pack), cores_here()) if self.on_cpu else len(pack))
+        """What a pack of so many bytes will take: compilation and training, without data, evaluation and
+        checkpoints."""
+        count = min(len(pack), cores_here()) if self.on_cpu else len(pack)
+        compiling, rate = self.speed(pack[0], count)
         return Need(pack, memory, compiling + pack[0].how.steps * len(pack) / rate, rate)
 
     def speed(self, run: Planned, count: int, least: float = 1.0) -> tuple[float, float]:
@@ -127,27 +131,30 @@ class Costs:
         key = run.shape, run.how.batch_size, count
         if key not in self._speeds:
             began = time.perf_counter()
-            turn = 2 if self.on_cpu else TURN
+            steps = 2 if self.on_cpu else MEASURED_STEPS
             runs, drawn = self._stand_ins(run, count)
             with jax.default_device(self.device):
                 pack = Pack(runs, run.how.steps, run.how.batch_size, drawn=drawn)
-                pack.advance(turn)
+                pack.advance(steps)
                 pack.wait()
                 compiling = time.perf_counter() - began
-                self._speeds[key] = compiling, count * pace(pack, turn, least, growing=self.on_cpu)
+                self._speeds[key] = (compiling, count * pace(pack, steps, least, growing=self.on_cpu))
         return self._speeds[key]
 
 
-def pace(pack: Pack, turn: int, least: float, growing: bool = False) -> float:
-    """Steps a second of a compiled pack, over at least so many seconds of turns, each twice the last if `growing`."""
-    spent, done = 0.0, 0
-    while spent < least:
+def pace(pack: Pack, steps: int, least: float, growing: bool = False) -> float:
+    """Steps per second of a compiled pack, measured over at least so many seconds. Each call makes so many steps, or
+    twice as many as the last if `growing`."""
+    seconds = 0.0
+    done = 0
+    while seconds < least:
         began = time.perf_counter()
-        pack.advance(turn)
+        pack.advance(steps)
         pack.wait()
-        spent, done = spent + time.perf_counter() - began, done + turn
-        turn = 2 * turn if growing else turn
-    return done / spent
+        seconds += time.perf_counter() - began
+        done += steps
+        steps = 2 * steps if growing else steps
+    return done / seconds
 
 
 class Need(NamedTuple):
@@ -161,12 +168,12 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reckoned:
+class Measured:
     """What a grid takes."""
 
     kind: str
-    """The device that it was measured on."""
-    places: int
+    """The kind of device that it was measured on."""
+    devices: int
     """How many packs are trained at a time."""
     needs: list[Need]
 
@@ -174,74 +181,78 @@ class Reckoned:
     def seconds(self) -> float:
         """Until the last pack is trained."""
         each = [need.seconds for need in self.needs]
-        return max(sum(each) / self.places, max(each, default=0.0))
+        return max(sum(each) / self.devices, max(each, default=0.0))
 
 
-def reckon(
+def measure_packs(
     device: Any,
     begun: Sequence[list[Planned]],
     new: Sequence[list[Planned]],
-    places: int,
-    told: Callable[[str], None] = lambda text: None,
-) -> Reckoned:
-    """What packs will take: those that were begun as they are, the others in as many parts as fit the device.
+    devices: int,
+    on_pack: Callable[[str], None] = lambda text: None,
+) -> Measured:
+    """What packs will take: begun packs as they are, the others divided so that each part fits the device.
 
-    told: hears which pack is being compiled or measured, of how many
+    on_pack: called with a line for each pack that is compiled or measured
     """
-    costs, needs = Costs(device), []
+    costs = Costs(device)
+    needs = []
 
     def sized(pack: list[Planned], whole: bool) -> list[tuple[list[Planned], int]]:
         parts = [pack] if whole else cut(pack, -(-len(pack) // costs.fitting(pack)))
         return [(part, costs.memory(part)) for part in parts]
 
-    # An accelerator's programs are compiled side by side first, for what they work with. Measured meanwhile, the rates
-    # would be those of a machine that compiles. A CPU compiles each as it is measured.
+    # On an accelerator, all programs are compiled first, in parallel: rates that are measured while other programs
+    # compile would be too low. A CPU compiles each program when it is measured.
     packs: list[tuple[list[Planned], int]] = []
     count = len(begun) + len(new)
-    with ThreadPoolExecutor(1 if costs.on_cpu else min(AHEAD, cores_here())) as pool:
+    with ThreadPoolExecutor(1 if costs.on_cpu else min(MAX_COMPILING, cores_here())) as pool:
         every = pool.map(sized, [*begun, *new], [True] * len(begun) + [False] * len(new))
         for number, parts in enumerate(every, 1):
             packs += parts
-            told(f"compiled {number} of {count} packs")
+            on_pack(f"compiled {number} of {count} packs")
     for number, (pack, size) in enumerate(packs, 1):
-        told(f"measuring pack {number} of {len(packs)}")
+        on_pack(f"measuring pack {number} of {len(packs)}")
         needs.append(costs.need(pack, size))
-    return Reckoned(device.device_kind, places, needs)
+    return Measured(device.device_kind, devices, needs)
 
 
 @dataclass(frozen=True)
-class Playing:
+class EvaluationTime:
     """What the evaluation of a grid takes on all cores of this machine, beside the training."""
 
     seconds: float
-    """At the most: with every episode at its full length."""
+    """Upper bound: every episode at its full length."""
     unknown: dict[str, str]
     """Environments that can't be played here, and why."""
 
 
-def playing(packs: Sequence[list[Planned]], told: Callable[[str], None] = lambda environment: None) -> Playing:
-    """The evaluation of packs, from a moment's play in each of their environments.
+def evaluation_time(
+    packs: Sequence[list[Planned]], on_environment: Callable[[str], None] = lambda environment: None
+) -> EvaluationTime:
+    """How long the evaluation of packs takes, from a few episodes in each of their environments.
 
-    told: hears which environment that is
+    on_environment: called with the name of each environment before it is measured
     """
     rounds: dict[str, list[Planned]] = {}
     for run in (run for pack in packs for run in pack):
         rounds.setdefault(run.entry.environment, []).append(run)
-    seconds, unknown = 0.0, {}
+    seconds = 0.0
+    unknown = {}
     for environment, runs in rounds.items():
-        told(environment)
+        on_environment(environment)
         try:
             entry = resolve_environment(environment, Spec(*runs[0].entry.sizes, 1))
             limit = shape(entry).time_limit or 0
             episodes = sum(run.how.evaluation.episodes * len(run.how.evaluation.steps(run.how.steps)) for run in runs)
-            seconds += limit * episodes / _played(entry)
+            seconds += limit * episodes / _steps_per_second(entry)
         except BadInput as error:
             unknown[environment] = str(error)
-    return Playing(seconds, unknown)
+    return EvaluationTime(seconds, unknown)
 
 
-def _played(entry: Environment, episodes: int = 4) -> float:
-    """Steps a second of an environment on all cores, with policies that do nothing."""
+def _steps_per_second(entry: Environment, episodes: int = 4) -> float:
+    """Steps per second of an environment on all cores, with policies that do nothing."""
     idle = np.zeros(len(shape(entry).low), np.float32)
 
     def act(obs: np.ndarray, _: slice) -> np.ndarray:
@@ -254,25 +265,26 @@ def _bytes(array: Any) -> int:
     return array.size * array.dtype.itemsize if hasattr(array, "dtype") else 0
 
 
-def _made(jaxpr: Any) -> int:
-    """Bytes of all that a program computes, each iteration of a loop in the place of the last."""
+def _computed_bytes(jaxpr: Any) -> int:
+    """Bytes of all that a program computes; a loop counts once, because each iteration overwrites the last."""
     return sum(
-        sum(_bytes(made.aval) for made in equation.outvars) + sum(map(_made, jaxprs_in_params(equation.params)))
+        sum(_bytes(variable.aval) for variable in equation.outvars)
+        + sum(map(_computed_bytes, jaxprs_in_params(equation.params)))
         for equation in jaxpr.eqns
     )
 
 
 def _longest(pack: Sequence[Planned]) -> Planned:
-    """A run with the most rows: what is kept for every row is as long as that for all runs of its pack."""
+    """The run with the most rows: per-row state of all runs in a pack is padded to its length."""
     return max(pack, key=lambda run: run.entry.rows or UNKNOWN_ROWS)
 
 
 def table_bytes(pack: Sequence[Planned]) -> int:
-    """Bytes of the tables that the runs of a pack share: the rows of their sources, row lists and alias tables."""
+    """Bytes of the tables that the runs of a pack share: rows of their sources, row numbers and alias tables."""
     sizes = sum(pack[0].entry.sizes) + 2
     sources = {source: parse(source) for run in pack for source in run.entry.name.sources or (run.entry.text,)}
     slots = sum(UNKNOWN_ROWS if source.kind == "d4rl" else source.pool_rows for source in sources.values())
     rows = {run.entry.text: run.entry.rows or UNKNOWN_ROWS for run in pack}
     drawn = {(run.entry.text, run.sampler) for run in pack}
-    # 5 % of the slots hold final observations, where episodes are short; a row's entries are its slot and its episode.
+    # Up to 5 % more slots hold the final observations of episodes. Each row has two numbers: its slot and its episode.
     return int(1.05 * 4 * sizes * slots) + 8 * sum(rows.values()) + 8 * sum(rows[text] for text, _ in drawn)

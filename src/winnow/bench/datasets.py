@@ -1,4 +1,4 @@
-"""The datasets of a grid: made before anything is trained, open while a pack uses them, their rows shared."""
+"""The datasets of a grid: made before anything is trained, kept open while a pack uses them, with shared rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def missing(runs: Sequence[Planned]) -> list[str]:
 
 
 def make_ready(runs: Sequence[Planned], watch: Watch = unwatched, *, say: Callable[[str], None]) -> None:
-    """Play or download what is not on disk, one process at a time."""
+    """Make or download what is not on disk, one process at a time."""
     if not missing(runs):
         return
     with in_turn(home() / "making.lock", say):
@@ -31,8 +31,8 @@ def make_ready(runs: Sequence[Planned], watch: Watch = unwatched, *, say: Callab
             open_named(source, make=True, watch=watch)
 
 
-class Shelf:
-    """Open datasets by name. What belongs to an environment that no pack uses is put away when another is opened."""
+class OpenDatasets:
+    """Open datasets by name. Those of an environment that no pack uses are closed when another one is opened."""
 
     def __init__(self) -> None:
         self._open: dict[str, Dataset] = {}
@@ -42,19 +42,19 @@ class Shelf:
     @contextlib.contextmanager
     def opened(self, pack: Sequence[Planned]) -> Iterator[dict[str, Dataset]]:
         """The datasets of a pack by name."""
-        places = {run.entry.environment for run in pack}
+        environments = {run.entry.environment for run in pack}
         with self._lock:
-            self._users.update(places)
+            self._users.update(environments)
         try:
             with self._lock:
                 self._open = {text: data for text, data in self._open.items() if self._users[parse(text).environment]}
-                found = {text: self._get(text) for text in dict.fromkeys(run.entry.text for run in pack)}
+                opened = {text: self._get(text) for text in dict.fromkeys(run.entry.text for run in pack)}
             for run in pack:
-                _check_sizes(run, found[run.entry.text])
-            yield found
+                _check_sizes(run, opened[run.entry.text])
+            yield opened
         finally:
             with self._lock:
-                self._users.subtract(places)
+                self._users.subtract(environments)
 
     def _get(self, text: str) -> Dataset:
         if text not in self._open:
@@ -68,6 +68,6 @@ class Shelf:
 def _check_sizes(run: Planned, data: Dataset) -> None:
     if (data.obs_dim, data.action_dim) != run.entry.sizes:
         raise BadInput(
-            f"{run.entry.text}: has observations and actions of sizes {(data.obs_dim, data.action_dim)}, and D4RL's "
-            f"have {run.entry.sizes}; give D4RL's own file"
+            f"{run.entry.text}: sizes of observations and actions must be {run.entry.sizes} as in D4RL, got "
+            f"{(data.obs_dim, data.action_dim)}; give D4RL's own file"
         )

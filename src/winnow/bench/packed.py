@@ -18,8 +18,8 @@ from winnow.system.files import parse_json, replacing, sweep
 
 
 def pack(folder: Path, *, keep: bool = False) -> int:
-    """Put a folder's results into its packed file, beside what that holds already, and remove them unless `keep`.
-    Returns the number of runs that it holds then."""
+    """Add a folder's results to its packed file, and remove the loose files unless `keep`. Returns the number of runs
+    in the packed file."""
     if not loose_files(folder):
         raise BadInput(f"{folder}: must hold results to pack, got none; `winnow bench run --out {folder}` writes them")
     path = packed_of(folder)
@@ -35,7 +35,7 @@ def pack(folder: Path, *, keep: bool = False) -> int:
 
 
 def _line(file: Path) -> bytes:
-    """A result file's content, however it was laid out, as one line."""
+    """A result file's content as one line, however the file was formatted."""
     try:
         load(file)
     except BadInput as error:
@@ -53,7 +53,8 @@ def _write(path: Path, lines: Mapping[str, bytes]) -> None:
 
 
 def _remove(folder: Path, files: Sequence[Path]) -> None:
-    """Remove result files, the locks, and every folder that is empty then. The lock that keeps others out goes last."""
+    """Remove result files, the locks, and every folder that is then empty. The lock that this process holds goes
+    last."""
     for file in files:
         file.unlink()
     for lock in sorted((folder / "locks").glob("*.lock"), key=lambda path: path.name == "1-of-1.lock"):

@@ -1,9 +1,9 @@
 """What is missing of a plan: runs without a result, and packs that were begun.
 
 DIR/work/HASH/pack.json    the runs of a pack that is not finished; its checkpoints and metrics lie beside it
-DIR/work/HASH/pack.lock    held by who does the pack, until its results are written
+DIR/work/HASH/pack.lock    held by the process that trains the pack, until its results are written
 
-A pack's folder is named after its runs and their order, and goes when all of them have results.
+A pack's folder is named after its runs and their order, and is removed when all of them have results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def work_of(folder: Path, pack: Sequence[Planned]) -> Path:
 
 
 def lock_of(work: Path) -> Path:
-    """A pack's lock. The training of the pack has its own in the same folder."""
+    """A pack's lock. Training has another lock in the same folder."""
     return work / "pack.lock"
 
 
@@ -34,12 +34,12 @@ def _listed(pack: Sequence[Planned]) -> list[list[str]]:
 
 
 def begin(work: Path, pack: Sequence[Planned]) -> None:
-    """Say which runs a folder belongs to."""
+    """Write down which runs a folder belongs to."""
     write_text(work / "pack.json", json.dumps(_stamp() | {"runs": _listed(pack)}))
 
 
 def _stamp() -> dict[str, str]:
-    """Who can go on with a pack."""
+    """The versions that can continue a pack."""
     return {"winnow": __version__, "training": training.FORMAT}
 
 
@@ -48,7 +48,7 @@ class Todo:
     """What is missing of a plan."""
 
     begun: list[list[Planned]]
-    """Packs that were interrupted: they go on as they are."""
+    """Packs that were interrupted: they continue with the same runs."""
     new: list[list[Planned]]
     done: int
     """Runs of the plan that have results."""
@@ -61,11 +61,11 @@ class Todo:
     def runs(self) -> list[Planned]:
         return [run for pack in self.packs for run in pack]
 
-    def spread(self, places: int) -> list[list[Planned]]:
-        """The new packs, the longest of them halved until there is a pack for every place."""
+    def spread(self, devices: int) -> list[list[Planned]]:
+        """The new packs, the largest of them halved until there is a pack for every device."""
         new = list(self.new)
-        while len(self.begun) + len(new) < places and (longest := max(new, key=len, default=[]))[1:]:
-            new[new.index(longest) : new.index(longest) + 1] = cut(longest, 2)
+        while len(self.begun) + len(new) < devices and (largest := max(new, key=len, default=[]))[1:]:
+            new[new.index(largest) : new.index(largest) + 1] = cut(largest, 2)
         return new
 
 
@@ -77,7 +77,7 @@ def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> To
     for path in sorted((folder / "work").glob("*/")):
         ids = _begun(path)
         pack = [wanted[identity] for identity in ids if identity in wanted]
-        # A pack goes on as it is if all that it lacks is wanted, and is not in another pack that goes on.
+        # A pack continues if all its missing runs are wanted, and none of them is in another pack that continues.
         if ids and work_of(folder, pack) == path and ids - done and ids - done <= left and not is_held(lock_of(path)):
             begun.append(pack)
             left -= ids
@@ -86,7 +86,7 @@ def todo(packs: Sequence[Sequence[Planned]], folder: Path, done: Set[str]) -> To
 
 
 def _begun(work: Path) -> Set[str]:
-    """The runs of a pack that was begun, in order; none where this version of winnow can't go on with it."""
+    """The runs of a pack that was begun, in order; none if this version of winnow can't continue it."""
     try:
         record = read_json(work / "pack.json", "it is trained again")
         return dict(record.pop("runs")).keys() if _stamp().items() <= record.items() else set()
@@ -95,7 +95,7 @@ def _begun(work: Path) -> Set[str]:
 
 
 def tidy(folder: Path, done: Set[str]) -> None:
-    """Remove what finished packs have left, and packs that can't go on."""
+    """Remove what finished packs have left, and packs that can't continue."""
     for path in (folder / "work").glob("*/"):
         if _begun(path) <= done and not is_held(lock_of(path)):
             shutil.rmtree(path, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""Results: one small file for each finished run, named after what was asked for, that says whether it is whole.
+"""Results: one small file for each finished run, named after a hash of its settings, with a checksum.
 
 DIR/results/ID.json    a run: its settings, where it was computed, raw returns, metrics, and a checksum of all that
-DIR/set-aside/         files in results/ that were none: damaged, foreign, or of another format
+DIR/set-aside/         files from results/ that are not results: damaged, foreign, or of another format
 DIR.jsonl.gz           finished runs in one file, a line each (`winnow.bench.packed` writes it)
 
-A file's name is the hash of the settings in it. So results of many machines are merged by copying, and a run is done if
-and only if its file or its line is there. Nothing here knows how a run is trained.
+A file's name is the hash of the settings in it. So results of several machines are merged by copying, and a run is done
+if and only if its file or its line exists. Nothing here knows how a run is trained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from winnow.system.files import parse_json, write_text
 
 FORMAT = "winnow-result-1"
 POINTS = 20
-"""Points of each metric's curve that are kept."""
+"""Number of points kept of each metric's curve."""
 PACKED = ".jsonl.gz"
 """How the name of a packed file ends."""
 LONGEST_LINE_BYTES = 2**26
@@ -49,7 +49,7 @@ class Result:
     made_with: dict[str, str]
     """Versions of winnow and jax, the kind of device, and the physics it was played in."""
     steps: int
-    """Updates that it was trained for: fewer than was asked for if it failed."""
+    """Updates that it was trained for: fewer than requested if it failed."""
     failure: str | None
     rounds: list[dict[str, Any]]
     """Step, number (None on the curve), raw returns, lengths and score of each round of evaluation."""
@@ -58,13 +58,13 @@ class Result:
     metrics: dict[str, list[float]]
     """A column for each metric, and `step`."""
     shares: dict[str, float]
-    """The part of a batch's weight that fell on each source at the end of training, in the mean over batches."""
+    """The fraction of a batch's weight on each source at the end of training, averaged over batches."""
     seconds: float
-    """Its part of the time that its pack took in the call that finished it."""
+    """The time that its pack took in the call that finished it, divided by the runs of the pack."""
     command: str = ""
-    """What was typed in the call that finished it; nothing where it was planned from Python."""
+    """The command that finished it; empty if it was planned from Python."""
     warnings: list[str] = dataclasses.field(default_factory=list)
-    """What its own numbers said against it while it trained (`winnow.training.alarms`)."""
+    """Alarms that were raised while it trained (`winnow.training.alarms`)."""
 
     @property
     def finished(self) -> bool:
@@ -73,8 +73,8 @@ class Result:
 
     def text(self) -> str:
         """The file's content."""
-        said = {"format": FORMAT} | dataclasses.asdict(self)
-        return canonical(said | {"sha256": _sum(said)}) + "\n"
+        record = {"format": FORMAT} | dataclasses.asdict(self)
+        return canonical(record | {"sha256": _sum(record)}) + "\n"
 
     def save(self, folder: Path) -> Path:
         path = file_of(folder, self.id)
@@ -94,46 +94,48 @@ def packed_of(folder: Path) -> Path:
     return folder.parent / f"{folder.name}{PACKED}"
 
 
-def _sum(said: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical(said).encode()).hexdigest()
+def _sum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(record).encode()).hexdigest()
 
 
 def load(path: Path) -> Result:
-    """The result in a file; an error if it is not whole, not ours, or not what its name says."""
+    """The result in a file; an error if it is cut short, was not written by winnow, or does not match its name."""
     try:
         text = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror}); check the name") from error
     result = _parse(text, str(path))
     if result.id != path.stem:
-        raise BadInput(f"{path}: is the result of other settings than its name says")
+        raise BadInput(
+            f"{path}: its name must be the hash of its settings, {result.id}; rename it if nothing else is wrong"
+        )
     return result
 
 
 def _parse(text: bytes, where: str) -> Result:
     """The result in a file or in a line."""
     try:
-        said = parse_json(text)
+        record = parse_json(text)
     except ValueError as error:
         raise BadInput(f"{where}: is damaged or cut short ({error})") from error
-    if not isinstance(said, dict) or said.pop("format", None) != FORMAT:
-        raise BadInput(f"{where}: is no result that this version of winnow wrote")
+    if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
+        raise BadInput(f"{where}: is not a result that this version of winnow wrote")
     try:
-        if said.pop("sha256", None) != _sum({"format": FORMAT} | said):
+        if record.pop("sha256", None) != _sum({"format": FORMAT} | record):
             raise BadInput(f"{where}: is damaged (its checksum is wrong)")
-        result = Result(**said)
-        _check(said)
+        result = Result(**record)
+        _check(record)
     except (TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"{where}: is no whole result ({error})") from error
+        raise BadInput(f"{where}: is not a complete result ({error})") from error
     if result.id != digest(result.config):
-        raise BadInput(f"{where}: is the result of other settings than its id says")
+        raise BadInput(f"{where}: its id must be the hash of its settings, {digest(result.config)}, got {result.id}")
     return result
 
 
 def read_packed(path: Path) -> Iterator[tuple[Result, bytes]]:
-    """The results in a packed file, each with its line; an error at the first that is not whole."""
+    """The results in a packed file, each with its line; an error at the first bad line."""
     number = 0
     try:
         with gzip.open(path) as file:
@@ -164,21 +166,22 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _check(said: dict[str, Any]) -> None:
-    """Refuse a result whose fields are of another kind, or can't be shown."""
-    for name, value in said.items():
+def _check(record: dict[str, Any]) -> None:
+    """Refuse a result whose fields have another type, or can't be printed."""
+    for name, value in record.items():
         if not isinstance(value, KINDS[name]) or isinstance(value, bool):
             raise ValueError(f"{name} is {str(value)[:60]!r}")
     for name in ("name", "method"):
-        if not said[name].isprintable():
-            raise ValueError(f"{name} can't be shown")
-    json.dumps(said, ensure_ascii=False).encode()  # every letter of it can be written
+        if not record[name].isprintable():
+            raise ValueError(f"{name} can't be printed")
+    json.dumps(record, ensure_ascii=False).encode()  # refuses lone surrogates
 
 
 def collect(folder: Path, say: Callable[[str], None], *, move: bool = True) -> Iterator[Result]:
-    """All good results of a folder and of its packed file; where both have a run, the folder's.
+    """All good results of a folder and of its packed file; if both have a run, the folder's.
 
-    A line names each file of the folder that is none, and it is moved to DIR/set-aside. A packed file must be whole.
+    `say` gets a line for each file of the folder that is not a result, and the file is moved to DIR/set-aside. A bad
+    line in the packed file is an error.
     """
     known: set[str] = set()
     for path in loose_files(folder):
@@ -196,28 +199,29 @@ def collect(folder: Path, say: Callable[[str], None], *, move: bool = True) -> I
 
 
 def loose_files(folder: Path) -> list[Path]:
-    """What should be results in a folder, without files that are being written."""
+    """The files in a folder that should be results, without files that are being written."""
     return sorted(path for path in (folder / "results").glob("*") if not path.name.startswith("."))
 
 
 def set_aside(path: Path, folder: Path) -> str:
-    """Move a file out of the way, without replacing another one there. Says where it went."""
-    place, number = folder / "set-aside" / path.name, 1
-    while place.exists():
+    """Move a file out of the way, without replacing another one there. Returns where it went."""
+    target = folder / "set-aside" / path.name
+    number = 1
+    while target.exists():
         number += 1
-        place = place.with_name(f"{path.name}.{number}")
+        target = target.with_name(f"{path.name}.{number}")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
     except FileNotFoundError:
         return "another process has moved it"
     except OSError as error:
-        raise BadInput(f"{path}: is no result and can't be moved ({error.strerror}); remove it") from error
-    return f"moved to {place}"
+        raise BadInput(f"{path}: is not a result and can't be moved ({error.strerror}); remove it") from error
+    return f"moved to {target}"
 
 
 def thinned(lines: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """Columns of a run's lines of metrics, at most POINTS of them, evenly spaced and with the last."""
+    """A run's lines of metrics as columns: at most POINTS lines, evenly spaced, the last one included."""
     good = [line for line in lines if "failed" not in line]
     count = min(POINTS, len(good))
     kept = [good[-(-len(good) * number // count) - 1] for number in range(1, count + 1)]

@@ -1,7 +1,7 @@
 """What a study is: variants of methods, each with a name and a few settings, on some datasets with some algorithms.
 
-Variants change settings as a sweep does, but need not be a product. A study is only a plan: its runs are ordinary ones,
-so a run that a grid has done already is not done again.
+Variants change settings as a sweep does, but need not be a product. A study is only a plan: its runs are ordinary runs,
+so those that a grid has finished are not trained again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from winnow.data.names import VERSION
 from winnow.errors import BadInput
 
 PREFIX = "study:"
-"""What its name has before it among the words of a grid."""
+"""Prefix of a study's name on the command line."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,17 @@ class Variant:
     settings: tuple[str, ...] = ()
     """As a sweep writes them, with one value: weighter.lambda_k=0.2."""
     algorithms: tuple[str, ...] = ()
-    """Only with these; with every one of the study if empty."""
+    """Only with these algorithms; with all of the study if empty."""
     group: str = ""
-    """Variants that are the tuning of one thing have its name here."""
+    """Name of what is tuned, shared by the variants that are its settings."""
 
     def kind(self, algorithm: str) -> Kind:
         return Kind(algorithm, self.method, tuple(map(Setting.parse, self.settings)))
 
-    def value(self, place: str) -> float | None:
-        """The number that it gives to a setting, if it does."""
-        return next((float(one.partition("=")[2]) for one in self.settings if one.startswith(f"{place}=")), None)
+    def value(self, path: str) -> float | None:
+        """The number that it gives to a setting; None if it does not change it."""
+        changes = (setting.partition("=") for setting in self.settings)
+        return next((float(text) for changed, _, text in changes if changed == path), None)
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,37 @@ class Study:
     variants: tuple[Variant, ...]
     remark: str = ""
     axes: tuple[tuple[str, str], ...] = ()
-    """Two settings whose product it is, and what they are called: for a map of the scores."""
+    """The two settings whose product it is, with their symbols: for a map of the scores."""
 
     @property
-    def places(self) -> set[str]:
+    def paths(self) -> set[str]:
         """The settings that its variants change, as `family.field`."""
-        return {one.partition("=")[0] for variant in self.variants for one in variant.settings}
+        return {setting.partition("=")[0] for variant in self.variants for setting in variant.settings}
 
     def compared(self, algorithm: str) -> list[Variant]:
         """The variants that are trained with an algorithm."""
-        return [one for one in self.variants if not one.algorithms or algorithm in one.algorithms]
+        return [variant for variant in self.variants if not variant.algorithms or algorithm in variant.algorithms]
 
     def cells(self, algorithms: Sequence[str] = (), methods: Sequence[str] = ()) -> list[tuple[str, Variant]]:
-        """What is trained on each dataset: algorithms and variants, or those of some algorithms and methods."""
-        there = {variant.method: None for variant in self.variants}
-        if wrong := [word for word in methods if word not in there]:
-            raise BadInput(f"--methods {wrong[0]}: is not part of {PREFIX}{self.name}; there are {', '.join(there)}")
-        found = []
+        """What is trained on each dataset: pairs of algorithm and variant, or only those of some algorithms and
+        methods."""
+        known = {variant.method: None for variant in self.variants}
+        if wrong := [name for name in methods if name not in known]:
+            raise BadInput(f"--methods {wrong[0]}: is not part of {PREFIX}{self.name}; there are {', '.join(known)}")
+        cells = []
         for algorithm in algorithms or self.algorithms:
-            some = self.compared(algorithm)
-            if len(some) < 2:
+            variants = self.compared(algorithm)
+            if len(variants) < 2:
                 raise BadInput(f"--algorithms {algorithm}: {PREFIX}{self.name} has nothing to compare there")
-            found += [(algorithm, one) for one in some if not methods or one.method in methods]
-        if not found:
+            cells += [(algorithm, variant) for variant in variants if not methods or variant.method in methods]
+        if not cells:
             raise BadInput(f"{PREFIX}{self.name}: has none of these --methods with these --algorithms")
-        return found
+        return cells
 
     def entries(self, *, rows: int | None = None, version: str = "") -> list[Entry]:
         """Its datasets, as `suites.entries` finds them; with D4RL's version, names of mixtures mean D4RL's data too."""
-        words = [f"{word}-{VERSION}" if version and "%" in word else word for word in self.datasets]
-        return suites.entries(words, rows=rows, version=version)
+        names = [f"{name}-{VERSION}" if version and "%" in name else name for name in self.datasets]
+        return suites.entries(names, rows=rows, version=version)
 
     def runs(
         self,

@@ -1,6 +1,6 @@
-"""The studies that there are: the ablations and comparisons of the paper beside its main grid, and those that it lacks.
+"""The studies: the paper's ablations and comparisons beside its main grid, and some that the paper lacks.
 
-A variant called `uniform` is in every study, for gains to be over.
+Every study has a variant called `uniform`, the baseline of all gains.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ from winnow.bench.suites import ALGORITHMS
 from winnow.errors import BadInput
 
 HOPPER = tuple(f"hopper-random-{good}-diverse-{share}%" for good in ("expert", "medium") for share in (5, 10))
-"""The four sets that the paper's smaller tables are of."""
+"""The four datasets of the paper's smaller tables."""
 ENVIRONMENTS = ("hopper", "halfcheetah", "walker2d", "ant")
-EXPERTS = tuple(f"{place}-random-expert{kind}-5%" for kind in ("", "-diverse") for place in ENVIRONMENTS)
+EXPERTS = tuple(f"{environment}-random-expert{kind}-5%" for kind in ("", "-diverse") for environment in ENVIRONMENTS)
 
 
 # -------------------------------------------------------------------------------------------------- what is studied
 
 UNIFORM = Variant("uniform", "uniform")
-DW, DW_AW = Variant("DW-Uniform", "dw-uniform"), Variant("DW-AW", "dw-aw")
-AW, PF = Variant("AW", "aw"), Variant("PF-10%", "pf")
+DW = Variant("DW-Uniform", "dw-uniform")
+DW_AW = Variant("DW-AW", "dw-aw")
+AW = Variant("AW", "aw")
+PF = Variant("PF-10%", "pf")
 LAMBDAS = [(strength, flow) for strength in ("0.2", "1.0") for flow in ("0.1", "1.0", "5.0")]
 
 
 def _density(form: str = "") -> tuple[Variant, ...]:
     """The paper's grid of λK and λF."""
-    said = (f"weighter.form={form}",) if form else ()
+    of_form = (f"weighter.form={form}",) if form else ()
     return tuple(
         Variant(
             f"{form} λK={strength}, λF={flow}".strip(),
             "dw-uniform",
-            (*said, f"weighter.lambda_k={strength}", f"weighter.lambda_f={flow}"),
+            (*of_form, f"weighter.lambda_k={strength}", f"weighter.lambda_f={flow}"),
             group=form,
         )
         for strength, flow in LAMBDAS
@@ -59,9 +61,11 @@ def _less(algorithm: str, field: str, symbol: str, values: Iterable[float]) -> t
     )
 
 
-def _choices(field: str, words: Iterable[str], methods: Iterable[Variant]) -> tuple[Variant, ...]:
+def _choices(field: str, choices: Iterable[str], methods: Iterable[Variant]) -> tuple[Variant, ...]:
     return tuple(
-        Variant(f"{one.label}, {word}", one.method, (f"weighter.{field}={word}",)) for one in methods for word in words
+        Variant(f"{variant.label}, {choice}", variant.method, (f"weighter.{field}={choice}",))
+        for variant in methods
+        for choice in choices
     )
 
 
@@ -75,7 +79,7 @@ STUDIES = {
             HOPPER,
             ("cql", "iql"),
             (UNIFORM, *_density()),
-            "The paper's table is of DW-Uniform; its own words about it name λF twice. The main grid's DW is (0.2, "
+            "The paper's table is of DW-Uniform; the text about it names λF twice. The main grid's DW is (0.2, "
             "0.1) with CQL and (1, 1) with IQL.",
             (("weighter.lambda_k", "λK"), ("weighter.lambda_f", "λF")),
         ),
@@ -150,7 +154,7 @@ STUDIES = {
                 *_dual("budget", "budget", "ε", (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)),
             ),
             "Six settings for each form. The best of six is chosen by the scores it is then shown with, so it "
-            "flatters, all forms alike; the mean of the six does not.",
+            "is too good, equally for all forms; the mean of the six is not.",
         ),
         Study(
             "terminal",
@@ -204,7 +208,7 @@ STUDIES = {
             (
                 UNIFORM,
                 Variant("OptiDICE", "optidice-w", (), ("bc",)),
-                *(Variant(one.label, one.method, (), ALGORITHMS) for one in (AW, PF, DW_AW, DW)),
+                *(Variant(known.label, known.method, (), ALGORITHMS) for known in (AW, PF, DW_AW, DW)),
             ),
             "OptiDICE is behaviour cloning (bc) with its weights; bc with uniform is plain cloning.",
         ),
@@ -229,23 +233,23 @@ STUDIES = {
                 Variant("OptiDICE-W", "optidice-w", (), (*ALGORITHMS, "bc")),
             ),
             "With bc, uniform is plain behaviour cloning, PF-10% is 10 %-BC and OptiDICE-W is OptiDICE. ReD and ODPR-R "
-            "draw by the same probabilities.",
+            "sample with the same probabilities.",
         ),
     )
 }
 
 
-def divided(words: Iterable[str]) -> tuple[list[Study], list[str]]:
-    """The studies among the words of a grid, with or without `study:` before them, and the other words."""
-    found: dict[str, Study] = {}
+def divided(names: Iterable[str]) -> tuple[list[Study], list[str]]:
+    """The studies among the names on the command line, with or without `study:` before them, and the other names."""
+    studies: dict[str, Study] = {}
     others = []
-    for word in words:
-        name = word.removeprefix(PREFIX)
-        if word.startswith(PREFIX) or word in STUDIES:
-            found[name] = named(name)
+    for text in names:
+        name = text.removeprefix(PREFIX)
+        if text.startswith(PREFIX) or text in STUDIES:
+            studies[name] = named(name)
         else:
-            others.append(word)
-    return list(found.values()), others
+            others.append(text)
+    return list(studies.values()), others
 
 
 def named(name: str) -> Study:

@@ -1,4 +1,4 @@
-"""The benchmark's suites as data: which datasets a word means, and what is known of each before it is opened."""
+"""The benchmark's suites as data: which datasets a name stands for, and what is known of each before it is opened."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SIZES = {
     "door": (39, 28),
     "relocate": (39, 30),
 }
-"""Numbers in an observation and in an action, by environment or by the first word of its name."""
+"""Sizes of observations and actions, by environment or by the first part of its name."""
 
 PAPER = "paper"
 """All suites."""
 ALGORITHMS = ("iql", "cql", "td3bc")
 METHODS = ("uniform", "aw", "pf", "dw-aw", "dw-uniform", "dual-aw")
-"""What is trained on each dataset of a suite if nothing else is said."""
+"""Methods that are trained on each dataset of a suite by default."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The first word of the environment: ant for ant-v2, antmaze for antmaze-umaze."""
+        """The first part of the environment's name: ant for ant-v2, antmaze for antmaze-umaze."""
         return self.environment.split("-")[0]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers in an observation and in an action."""
+        """Sizes of an observation and of an action."""
         return SIZES.get(self.environment) or SIZES[self.family]
 
     @property
     def level(self) -> str:
-        """The good policy of a mixture; else what the name says between environment and version: medium-replay."""
+        """The good policy of a mixture; otherwise the part of the name between environment and version:
+        medium-replay."""
         if self.name.recipe:
             return level(self.name.sources[1])
         if self.name.kind == "pool":
@@ -70,19 +71,20 @@ class Entry:
 
     @property
     def share(self) -> float | None:
-        """σ: percent of the rows that are good, in a mixture."""
+        """σ: percentage of good rows in a mixture."""
         return round(100 * self.name.recipe.share, 9) if self.name.recipe else None
 
     @property
     def rows(self) -> int | None:
-        """Rows of regenerated data, about; what a file of D4RL holds is not known before it is opened."""
+        """Approximate number of rows of regenerated data; None for a D4RL file, which must be opened to know."""
         if self.name.recipe:
             return self.name.recipe.rows
         return self.name.pool_rows if self.name.kind == "pool" else None
 
     def stand_in(self, rows: int = 1_000) -> Dataset:
         """A few made-up rows of the same shape: to check settings and to measure programs without the data."""
-        rng, (obs_dim, action_dim) = np.random.default_rng(0), self.sizes
+        rng = np.random.default_rng(0)
+        obs_dim, action_dim = self.sizes
         return from_arrays(
             observations=rng.normal(size=(rows, obs_dim)).astype(np.float32),
             actions=rng.uniform(-1, 1, (rows, action_dim)).astype(np.float32),
@@ -94,54 +96,58 @@ class Entry:
         )
 
 
-def entries(words: Iterable[str], *, rows: int | None = None, version: str = "") -> list[Entry]:
-    """The datasets that these words mean: suites, `paper` for all of them, or names, each once.
+def entries(names: Iterable[str], *, rows: int | None = None, version: str = "") -> list[Entry]:
+    """The datasets of these names, each once: suites, `paper` for all suites, or datasets.
 
-    rows: trials with as many rows, from pools of as many rows; a set that has as many is itself
+    rows: trials with so many rows, from pools of so many rows; a set that has this size already is not changed
     version: mixtures of D4RL's files of this version (v2) instead of regenerated ones
     """
     if version not in ("", "v2"):
-        raise BadInput(f"--version is {version!r}; it is v2, for mixtures of D4RL's files; leave it out for our own")
+        raise BadInput(
+            f"--version must be v2, for mixtures of D4RL's files, got {version!r}; leave it out for regenerated data"
+        )
     if rows is not None and rows < 1:
-        raise BadInput(f"--rows is {rows}; it must be at least 1")
+        raise BadInput(f"--rows must be at least 1, got {rows}")
     known = suites(version)
-    known[PAPER] = [name for names in known.values() for name in names]
-    found: dict[str, Entry] = {}
-    for word in words:
-        for text in known[word] if word in known else [_name(word, known)]:
+    known[PAPER] = [text for suite in known.values() for text in suite]
+    chosen_entries: dict[str, Entry] = {}
+    for name in names:
+        for text in known[name] if name in known else [_name(name, known)]:
             whole = text if rows in (None, Entry(parse(text)).rows) else f"{text}@{rows}"
             if not is_name(whole) and is_name(text):
-                raise BadInput(f"{text}: can't be cut to {rows} rows; only regenerated data has trials")
-            found[whole] = Entry(parse(whole))
-    if not found:
+                raise BadInput(
+                    f"{text}: can't be reduced to {rows} rows; only regenerated data has trials, leave out --rows"
+                )
+            chosen_entries[whole] = Entry(parse(whole))
+    if not chosen_entries:
         raise BadInput(f"name a suite ({', '.join(known)}) or a dataset")
-    return list(found.values())
+    return list(chosen_entries.values())
 
 
-def _name(word: str, known: Iterable[str]) -> str:
-    if not is_name(word) and (near := difflib.get_close_matches(word, known, n=1)):
-        raise BadInput(f"there is no suite or dataset {word!r}; did you mean {near[0]!r}? ({', '.join(known)})")
-    return parse(word).text
+def _name(text: str, known: Iterable[str]) -> str:
+    if not is_name(text) and (near := difflib.get_close_matches(text, known, n=1)):
+        raise BadInput(f"there is no suite or dataset {text!r}; did you mean {near[0]!r}? ({', '.join(known)})")
+    return parse(text).text
 
 
 def chosen(
-    found: Sequence[Entry],
+    candidates: Sequence[Entry],
     environments: Sequence[str] = (),
     levels: Sequence[str] = (),
     shares: Sequence[float] = (),
 ) -> list[Entry]:
-    """Those of some environments, levels and σ; an empty filter lets all through."""
+    """The entries of these environments, levels and σ; an empty filter keeps all."""
     filters = {
-        "--environments": (environments, lambda one: {one.environment, one.family}),
-        "--levels": (levels, lambda one: {one.level}),
-        "--shares": (shares, lambda one: {one.share} - {None}),
+        "--environments": (environments, lambda entry: {entry.environment, entry.family}),
+        "--levels": (levels, lambda entry: {entry.level}),
+        "--shares": (shares, lambda entry: {entry.share} - {None}),
     }
     for option, (wanted, of) in filters.items():
-        there = set().union(*map(of, found)) if found else set()
-        if wrong := [word for word in wanted if word not in there]:
-            choices = ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in sorted(there))
-            raise BadInput(f"{option} {wrong[0]}: no dataset here is like that; there are {choices or 'none with one'}")
-    kept = [one for one in found if all(not want or of(one) & set(want) for want, of in filters.values())]
+        known = set().union(*map(of, candidates)) if candidates else set()
+        if wrong := [value for value in wanted if value not in known]:
+            choices = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(known))
+            raise BadInput(f"{option} {wrong[0]}: matches none of these datasets; choose from {choices or 'none'}")
+    kept = [entry for entry in candidates if all(not want or of(entry) & set(want) for want, of in filters.values())]
     if not kept:
-        raise BadInput("the filters leave no dataset; leave one of --environments, --levels and --shares out")
+        raise BadInput("the filters leave no dataset; drop one of --environments, --levels and --shares")
     return kept

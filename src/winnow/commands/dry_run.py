@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from winnow.system.progress import duration, say
 
 if TYPE_CHECKING:
-    from winnow.bench.costs import Playing, Reckoned
+    from winnow.bench.costs import EvaluationTime, Measured
     from winnow.bench.plan import Planned
     from winnow.bench.recorded import Estimate
     from winnow.bench.remaining import Todo
@@ -38,7 +38,7 @@ def show(
             _pack_record(need.pack) | {"bytes": need.memory, "run_steps_per_second": need.rate, "seconds": need.seconds}
             for need in measured.needs
         ]
-        record |= {"seconds": measured.seconds, "source": f"measured on {measured.places} × {measured.kind}"}
+        record |= {"seconds": measured.seconds, "source": f"measured on {measured.devices} × {measured.kind}"}
         record["evaluation_seconds"] = played.seconds if played else None
         lines = _measured_lines(left, measured, played, cluster is not None)
         cells = [
@@ -100,10 +100,10 @@ def _recorded_lines(known: Estimate) -> list[str]:
     return [*lines, "evaluation runs beside the training and may take longer; checkpoints are not counted"]
 
 
-def _measured_lines(left: Todo, measured: Reckoned, played: Playing | None, on_cluster: bool) -> list[str]:
+def _measured_lines(left: Todo, measured: Measured, played: EvaluationTime | None, on_cluster: bool) -> list[str]:
     from winnow.system.cores import cores_here
 
-    text = f"about {duration(measured.seconds)} of training on {measured.places} × {measured.kind}"
+    text = f"about {duration(measured.seconds)} of training on {measured.devices} × {measured.kind}"
     text += " of the cluster (measured on one of them)" if on_cluster else ""
     if played and len(played.unknown) < len({run.entry.environment for run in left.runs}):
         text += f"; beside it, evaluation: {duration(played.seconds)} at the most on {cores_here()} cores"
@@ -123,7 +123,7 @@ def _missing(left: Todo, on_cluster: bool) -> list[str]:
     return sources
 
 
-def _measured(left: Todo, cluster: str | None) -> Reckoned:
+def _measured(left: Todo, cluster: str | None) -> Measured:
     """What the packs that are left will take: on this machine's devices, or on a cluster's."""
     from winnow.system.progress import Progress
 
@@ -133,10 +133,10 @@ def _measured(left: Todo, cluster: str | None) -> Reckoned:
         from winnow.bench import run_ray
 
         with Console(stderr=True).status("measuring packs on a device of the cluster"):
-            return run_ray.reckon(left, cluster)
+            return run_ray.measure_packs(left, cluster)
     import jax
 
-    from winnow.bench.costs import reckon
+    from winnow.bench.costs import measure_packs
 
     devices = jax.local_devices()
     packs = left.spread(len(devices))
@@ -146,14 +146,14 @@ def _measured(left: Todo, cluster: str | None) -> Reckoned:
             bar.describe(text)
             bar.count(1)
 
-        return reckon(devices[0], left.begun, packs, len(devices), tell)
+        return measure_packs(devices[0], left.begun, packs, len(devices), tell)
 
 
-def _evaluated(left: Todo) -> Playing:
+def _evaluated(left: Todo) -> EvaluationTime:
     """What the evaluation of what is left will take on this machine's cores."""
     from rich.console import Console
 
-    from winnow.bench.costs import playing
+    from winnow.bench.costs import evaluation_time
 
     with Console(stderr=True).status("measuring environments") as status:
-        return playing(left.packs, lambda environment: status.update(f"measuring {environment}"))
+        return evaluation_time(left.packs, lambda environment: status.update(f"measuring {environment}"))

@@ -97,11 +97,11 @@ def _report(
     from winnow.system.files import write_text
 
     chosen = named(study.removeprefix(PREFIX)) if study else None
-    complete = [studies.told(each, runs) for each in ([chosen] if chosen else studies.held(runs))]
+    complete = [studies.study_report(each, runs) for each in ([chosen] if chosen else studies.complete_studies(runs))]
     paper = complete[0].paper if chosen else published.score
     if "--csv" in written:
         write_text(written["--csv"], tables.scores(complete[0].runs if chosen else runs, paper))
-    runs = complete[0].runs if chosen else studies.others(runs, complete)
+    runs = complete[0].runs if chosen else studies.grid_runs(runs, complete)
     record: dict[str, Any] = {"folders": folders, "files": written, "skipped": skipped}
     if written.keys() != {"--csv"}:
         lines = [] if chosen else statistics.lines(runs)

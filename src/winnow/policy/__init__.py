@@ -1,4 +1,4 @@
-"""A trained policy as one thing to call: observations in, actions in the environment's units out."""
+"""A trained policy as a callable: observations in, actions in the environment's units out."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Policy:
         """What the algorithm's `act` gives for observations [..., O]: mean actions, or a score for each choice."""
         obs = np.asarray(obs, np.float32)
         if obs.shape[-1:] != self.shift.shape:
-            raise BadInput(f"the policy reads {len(self.shift)} numbers an observation; this one has {obs.shape}")
+            raise BadInput(f"observations must have shape [..., {len(self.shift)}], got {list(obs.shape)}")
         return np.asarray(self._act(self.state, obs))
 
     def tree(self) -> dict[str, Any]:
-        """What a file keeps of it."""
+        """The arrays that a file stores."""
         names = ("shift", "scale", "action_centre", "action_half")
         return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in names}}
 
@@ -60,13 +60,15 @@ class Policy:
         """The policy of a finished run: a file that `winnow train` wrote. Its state has only what `act` reads."""
         record = checkpoint.read_record(path)
         try:
-            algorithm, spec = from_record(record["algorithm"], ALGORITHMS), Spec(*record["spec"])
+            algorithm = from_record(record["algorithm"], ALGORITHMS)
+            spec = Spec(*record["spec"])
         except (KeyError, TypeError) as error:
             raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
         if record.get("failure"):
             raise BadInput(f"{path}: this run failed ({record['failure']}); it has no policy")
         state = pruned(algorithm, spec)
-        obs, action = np.zeros(spec.obs_dim), np.zeros(spec.action_dim)
+        obs = np.zeros(spec.obs_dim)
+        action = np.zeros(spec.action_dim)
         like = cls(algorithm, state, obs, obs, action, action).tree()
         saved = checkpoint.load(path, like)
         return cls(algorithm, saved["algorithm"], **saved["scaling"])

@@ -1,7 +1,7 @@
-"""Policies without the rest of what was learnt: what `act` reads, for many runs side by side, on the CPU.
+"""Policies of many runs side by side, on the CPU, with only those parameters that `act` reads.
 
-An algorithm's state holds critics, targets and Adam's moments. A policy needs none of them: which leaves `act` reads is
-found by walking its program back from the actions, and only these leave the device and go to disk.
+An algorithm's state also has critics, targets and Adam's moments. A policy needs none of them: the leaves that `act`
+reads are found by walking its program back from the actions, and only these are copied from the device and saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCALING = ("shift", "scale", "action_centre", "action_half")
 
 
 class Actors(NamedTuple):
-    """Policies of one shape, stacked along a leading axis. `state` is None where `act` does not read."""
+    """Policies of one shape, stacked along a leading axis. Leaves of `state` that `act` does not read are None."""
 
     algorithm: Any
     state: State
@@ -38,7 +38,7 @@ class Actors(NamedTuple):
     action_half: Array | np.ndarray
 
     def on_cpu(self) -> Acting:
-        """The same to be called beside the environments, where there is a CPU to compute on."""
+        """The same as a callable on the CPU, where the environments run."""
         try:
             return Acting(jax.device_put(self, jax.local_devices(backend="cpu")[0]))
         except RuntimeError:
@@ -50,73 +50,77 @@ class Actors(NamedTuple):
         return [all(leaf[number].all() for leaf in leaves) for number in range(len(self.shift))]
 
     def tree(self) -> dict[str, Any]:
-        """What a file keeps of them, under the names that a finished run's file has for them."""
+        """The arrays that a file stores, under the same names as in a finished run's file."""
         return {"algorithm": self.state, "scaling": {name: getattr(self, name) for name in SCALING}}
 
 
 class Acting:
-    """Policies to be called: the mean actions of several runs in one pass."""
+    """Policies as a callable: the mean actions of several runs in one call."""
 
     def __init__(self, actors: Actors) -> None:
-        self._actors, self._parts = actors, {}
+        self._actors = actors
+        self._parts: dict[Any, Actors] = {}
 
     def __call__(self, obs: np.ndarray, runs: slice = slice(None)) -> np.ndarray:
         """Observations [runs, n, O] of some of the runs to actions [runs, n, A] in the environment's units, or to
-        scores of choices [runs, n, K]."""
-        some = (runs.start, runs.stop)
-        if some not in self._parts:
-            self._parts[some] = jax.tree.map(lambda leaf: leaf[runs], self._actors)
+        scores of discrete actions [runs, n, K]."""
+        bounds = (runs.start, runs.stop)
+        if bounds not in self._parts:
+            self._parts[bounds] = jax.tree.map(lambda leaf: leaf[runs], self._actors)
         if obs.shape[1] > 1:
-            return np.asarray(_act(self._parts[some], obs))
-        return np.asarray(_act(self._parts[some], np.repeat(obs, 2, axis=1)))[:, :1]  # one row is rounded differently
+            return np.asarray(_act(self._parts[bounds], obs))
+        return np.asarray(_act(self._parts[bounds], np.repeat(obs, 2, axis=1)))[
+            :, :1
+        ]  # XLA rounds a single row differently
 
 
 @jax.jit
 def _act(actors: Actors, obs: Array) -> Array:
-    return jax.vmap(lambda one, seen: act(one, one.state, seen))(actors, obs)
+    return jax.vmap(lambda actor, seen: act(actor, actor.state, seen))(actors, obs)
 
 
 @lru_cache
 def _read(algorithm: Algorithm, spec: Spec) -> tuple[Any, list[bool]]:
-    """The state's shapes, and which of its leaves `act` reads. A nested call is taken to read all that it is given."""
+    """The state's shapes, and which of its leaves `act` reads. A nested call counts as reading all its arguments."""
     state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
     leaves, structure = jax.tree.flatten(state)
     obs = jax.ShapeDtypeStruct((2, spec.obs_dim), jnp.float32)
     program = jax.make_jaxpr(lambda given, seen: algorithm.act(jax.tree.unflatten(structure, given), seen))(leaves, obs)
-    needed = {place for place in program.jaxpr.outvars if not isinstance(place, Literal)}
+    needed = {variable for variable in program.jaxpr.outvars if not isinstance(variable, Literal)}
     for step in reversed(program.jaxpr.eqns):
         if needed.intersection(step.outvars):
-            needed.update(place for place in step.invars if not isinstance(place, Literal))
-    return state, [place in needed for place in program.jaxpr.invars[: len(leaves)]]
+            needed.update(variable for variable in step.invars if not isinstance(variable, Literal))
+    return state, [variable in needed for variable in program.jaxpr.invars[: len(leaves)]]
 
 
 def pruned(algorithm: Algorithm, spec: Spec, state: State | None = None) -> State:
-    """A state (its shapes, if none is given) with None for every leaf that `act` does not read."""
+    """A state (default: its shapes) with None for every leaf that `act` does not read."""
     shapes, read = _read(algorithm, spec)
     leaves, structure = jax.tree.flatten(shapes if state is None else state, is_leaf=lambda leaf: leaf is None)
     return jax.tree.unflatten(structure, [leaf if wanted else None for leaf, wanted in zip(leaves, read, strict=True)])
 
 
 def of_pack(pack: Pack) -> Actors:
-    """The policies that a pack has by now, copied off the device."""
+    """The current policies of a pack, copied from the device."""
     state = pruned(pack.runs[0].algorithm, pack.spec, pack.learners.algorithm)
     scaling = {name: getattr(pack.lanes, name) for name in SCALING}
     return jax.device_get(Actors(pack.lanes.algorithm, state, **scaling))
 
 
 def of_file(path: str | Path, algorithms: Sequence[Algorithm], spec: Spec, stacked: bool) -> Actors:
-    """Policies from a file: the one of a finished run, or (`stacked`) those of a snapshot."""
+    """Policies from a file: that of a finished run, or (`stacked`) those of a snapshot."""
     lead = (len(algorithms),) if stacked else ()
-    one = pruned(algorithms[0], spec)
-    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*lead, *leaf.shape), leaf.dtype), one)
-    obs, action = np.zeros((*lead, spec.obs_dim)), np.zeros((*lead, spec.action_dim))
-    held = checkpoint.load(path, Actors(None, state, obs, obs, action, action).tree())
-    state, scaling = (held if stacked else jax.tree.map(lambda leaf: leaf[None], held)).values()
+    shapes = pruned(algorithms[0], spec)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*lead, *leaf.shape), leaf.dtype), shapes)
+    obs = np.zeros((*lead, spec.obs_dim))
+    action = np.zeros((*lead, spec.action_dim))
+    saved = checkpoint.load(path, Actors(None, state, obs, obs, action, action).tree())
+    state, scaling = (saved if stacked else jax.tree.map(lambda leaf: leaf[None], saved)).values()
     return Actors(_stacked(algorithms), state, **scaling)
 
 
 def together(actors: Sequence[Actors]) -> Actors:
-    """Several as one."""
+    """Several stacks of policies as one."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *actors)
 
 
@@ -124,9 +128,9 @@ def _stacked(algorithms: Sequence[Algorithm]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack([np.float32(leaf) for leaf in leaves]), *algorithms)
 
 
-def algorithm_of(said: dict[str, Any], where: str | Path) -> Algorithm:
+def algorithm_of(saved: dict[str, Any], where: str | Path) -> Algorithm:
     """An algorithm by its record."""
     try:
-        return from_record(said, ALGORITHMS)
+        return from_record(saved, ALGORITHMS)
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{where}: is of an algorithm that is not known here ({error}); register it") from error
+        raise BadInput(f"{where}: its algorithm is not registered ({error}); add it to ALGORITHMS") from error

@@ -1,4 +1,4 @@
-"""Pictures. Each function draws one figure and returns it; nothing here computes what it shows."""
+"""Figures. Each function draws one figure and returns it; nothing here computes what is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from winnow.data.dataset import Dataset
 from winnow.system.files import replacing
 
-# Okabe and Ito's colours: told apart by colour-blind readers too
+# Okabe and Ito's colours, which colour-blind readers can distinguish
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 METHOD_COLOURS = {
     "uniform": "#8C8C8C",
@@ -56,13 +56,13 @@ def panels(width: float, height: float, columns: int, rows: int = 1) -> tuple[An
 
 
 def save(figure: Any, path: str | Path) -> None:
-    """Write a figure as what its name says (.svg, .png, .pdf), whole or not at all."""
+    """Write a figure in the format of its ending (.svg, .png, .pdf), whole or not at all."""
     with replacing(path) as temporary:
         figure.savefig(temporary, format=Path(path).suffix.lstrip("."), dpi=150)
 
 
 def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
-    """Where the weight went: each source's share, the spread inside each, and along the episodes."""
+    """The weights: each source's share, their distribution within each source, and their mean along episodes."""
     figure, (shares, spread, along) = panels(12, 3.6, 3)
     figure.suptitle(plain(title, 150), fontsize=10)
     labels, source, step = [*map(plain, dataset.meta.sources)], dataset.source, dataset.step
@@ -73,8 +73,8 @@ def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
     shares.bar(places + 0.2, of_weight, 0.38, label="of the weight", color=[COLOURS[i % 8] for i in places])
     shares.set_xticks(places, labels)
     shares.set_ylim(0, 1.12)
-    for place, part in zip(places, of_weight, strict=True):
-        shares.text(place + 0.2, part + 0.02, f"{part:.0%}", ha="center", fontsize=8)
+    for position, part in zip(places, of_weight, strict=True):
+        shares.text(position + 0.2, part + 0.02, f"{part:.0%}", ha="center", fontsize=8)
     shares.set_title("share of each source", fontsize=10)
     shares.legend(frameon=False, fontsize=8)
 
@@ -86,7 +86,7 @@ def weights(dataset: Dataset, weight: np.ndarray, title: str) -> Any:
                     color=COLOURS[i % 8], label=label)  # fmt: skip
     spread.axvline(0, color="#888888", lw=0.8, ls=":")
     spread.set_title("weights inside each source", fontsize=10)
-    spread.set_xlabel("log₁₀ weight (0 = as in the data; the left edge holds all that is smaller)", fontsize=8)
+    spread.set_xlabel("log₁₀ weight (0 = as in the data; smaller weights are at the left edge)", fontsize=8)
     spread.set_ylabel("share of rows", fontsize=8)
 
     longest = int(step.max()) + 1
@@ -108,9 +108,9 @@ def scores(values: Mapping[str, Sequence[float]], title: str, marks: Mapping[str
     """One bar for each method, one dot for each seed, and lines to compare with."""
     figure, (axis,) = panels(1.2 + 1.1 * len(values), 3.6, 1)
     colour = colours(list(values))
-    for place, (method, seeds) in enumerate(values.items()):
-        axis.bar(place, np.mean(seeds), 0.62, color=colour[method], alpha=0.75)
-        axis.plot(np.full(len(seeds), place), seeds, "o", ms=4, color="black", alpha=0.7)
+    for position, (method, seeds) in enumerate(values.items()):
+        axis.bar(position, np.mean(seeds), 0.62, color=colour[method], alpha=0.75)
+        axis.plot(np.full(len(seeds), position), seeds, "o", ms=4, color="black", alpha=0.7)
     axis.set_xticks(range(len(values)), list(values), rotation=20)
     for name, height in marks.items():
         axis.axhline(height, color="#888888", lw=0.8, ls=":")
@@ -199,12 +199,14 @@ def bars(values: Mapping[str, Mapping[str, Bar]], colour: Mapping[str, str], axi
         axis.bar(
             range(len(by_label)), [bar.value for bar in by_label.values()], 0.66, color=[colour[x] for x in by_label]
         )
-        spans = [(place, *bar.interval) for place, bar in enumerate(by_label.values()) if bar.interval]
+        spans = [(position, *bar.interval) for position, bar in enumerate(by_label.values()) if bar.interval]
         if spans:
             axis.vlines(*zip(*spans, strict=True), color="black", lw=1.2, zorder=4)
-            axis.plot(*zip(*((place, end) for place, *ends in spans for end in ends), strict=True), "_", ms=6, mew=1.2,
-                      color="black", zorder=4)  # fmt: skip
-        ticks = [(place, bar.published) for place, bar in enumerate(by_label.values()) if bar.published is not None]
+            ends = ((position, end) for position, *interval in spans for end in interval)
+            axis.plot(*zip(*ends, strict=True), "_", ms=6, mew=1.2, color="black", zorder=4)
+        ticks = [
+            (position, bar.published) for position, bar in enumerate(by_label.values()) if bar.published is not None
+        ]
         if ticks:
             places, heights = (np.array(part) for part in zip(*ticks, strict=True))
             axis.hlines(heights, places - 0.42, places + 0.42, color="white", lw=3.6, zorder=2)
@@ -248,8 +250,8 @@ def shares(values: Mapping[str, Mapping[str, Mapping[float, float]]], colour: Ma
         for number, (label, line) in enumerate(by_label.items()):
             places = [parts.index(part) + step * (number - (len(by_label) - 1) / 2) for part in line]
             axis.bar(places, list(line.values()), step * 0.9, color=colour[label])
-        for place, part in enumerate(parts):
-            axis.plot([place - 0.4, place + 0.4], [part / 100] * 2, color="black", lw=1, ls=":")
+        for position, part in enumerate(parts):
+            axis.plot([position - 0.4, position + 0.4], [part / 100] * 2, color="black", lw=1, ls=":")
         axis.set_xticks(range(len(parts)), [f"{part:g} %" for part in parts])
         axis.set_ylim(0, 1.02)
         axis.set_xlabel("share of the rows (dotted)", fontsize=8)

@@ -1,4 +1,4 @@
-"""Pages to read in a browser: a template filled with facts and figures, in one file that needs no other."""
+"""HTML pages: a template filled with facts and figures, in one self-contained file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from winnow.system.files import write_text
 def _templates() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    # Names come from data and from file names: everything is escaped, and a fact that is missing is an error.
+    # Names come from data and from file names: everything is escaped, and a missing fact is an error.
     return Environment(
         loader=PackageLoader("winnow.render"),
         autoescape=True,
@@ -32,18 +32,18 @@ def write(path: Path, template: str, **facts: Any) -> None:
 
 
 def embedded(figure: Any) -> str:
-    """A figure as an address that holds the picture itself."""
+    """A figure as a data URL."""
     import matplotlib
 
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "winnow"}), warnings.catch_warnings():  # always the same bytes
-        # Names come from data: one that is too long, or has letters that no font here has, is drawn as well as can be.
+        # Names come from data: too long ones, or ones with letters that no font has, are drawn without a warning.
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def picture(figure: Any, alt: str) -> dict[str, Any]:
-    """A figure for a template: its address, its words for those who don't see it, and its size in pixels."""
+    """A figure for a template: its data URL, its alternative text, and its size in pixels."""
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     return {"src": embedded(figure), "alt": alt, "width": width, "height": height}

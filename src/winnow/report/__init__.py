@@ -1,3 +1,4 @@
-"""What a folder of results says: its runs (`runs`), their statistics (`numbers`), studies among them (`studies`), what
-the paper published (`published`), what imbalance has to do with it (`gains`), how they were made (`origin`), and all of
-it as a page (`page`, of `blocks`, `study_page` and `heat`) or as tables (`tables`)."""
+"""The report on a folder of results: its runs (`runs`), their statistics (`statistics`), the studies among them
+(`studies`), the published scores (`published`), gain against imbalance (`gain_vs_imbalance`), the commands that made
+them (`provenance`), warnings (`doubts`), and all of it as a page (`page`, made of `page_parts`, `study_page` and
+`heatmap`) or as tables (`tables`)."""

@@ -1,4 +1,4 @@
-"""What speaks against a grid's numbers: oracles that learn next to nothing, and runs that raised an alarm."""
+"""Reasons not to trust a grid's numbers: oracles that learn almost nothing, and runs that raised an alarm."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from winnow.report.runs import Run
 from winnow.report.statistics import grouped
 
 ORACLE = "best-source"
-"""The method that draws only the good rows, by their label."""
-ENOUGH = 0.75
-"""Part of its source's own score that an oracle must reach for a comparison of methods on that set to mean anything."""
+"""The method that samples only the good rows, by their source label."""
+MIN_ORACLE_SHARE = 0.75
+"""Fraction of its source's own score that an oracle must reach: below it a comparison of methods means little."""
 KINDS = {
     "its critic diverges": "have a critic that diverged: do not use their scores",
     "its critic is wrong on single rows": "have a critic that is wrong on single rows: do not read its Q as returns",
-    "its policy memorises rows": "have a policy that memorised rows: train them for fewer updates",
+    "its policy memorises rows": "have a policy that overfitted: train them for fewer updates",
     "its weights leave hardly any row": "have weights that leave hardly any row",
     "its weights weigh nothing": "have weights that weigh nothing",
 }
-"""How a warning of `winnow.training.alarms` begins, and what is said of all runs that have it."""
+"""Beginning of a warning of `winnow.training.alarms`, and the sentence about all runs that have it."""
 
 
 def weak_oracles(runs: Sequence[Run]) -> list[str]:
-    """A line for each dataset and algorithm whose oracle is far below what its source earns itself."""
-    found = []
-    for (dataset, algorithm, label), some in grouped(runs, "dataset", "algorithm", "label").items():
-        scores = [run.score for run in some if run.score is not None]
-        sources = some[0].facts.get("source_scores")
-        if some[0].method != ORACLE or not scores or not isinstance(sources, dict) or not sources:
+    """A line for each dataset and algorithm whose oracle scores far less than its source's own policy."""
+    lines = []
+    for (dataset, algorithm, label), same in grouped(runs, "dataset", "algorithm", "label").items():
+        scores = [run.score for run in same if run.score is not None]
+        sources = same[0].facts.get("source_scores")
+        if same[0].method != ORACLE or not scores or not isinstance(sources, dict) or not sources:
             continue
-        source, mean = max(map(float, sources.values())), float(np.mean(scores))
-        if source > 0 and mean < ENOUGH * source:
-            found.append(
-                f"{dataset}, {algorithm}: {label} scores {mean:.1f}, and the rows' own policy {source:.1f} "
+        source = max(map(float, sources.values()))
+        mean = float(np.mean(scores))
+        if source > 0 and mean < MIN_ORACLE_SHARE * source:
+            lines.append(
+                f"{dataset}, {algorithm}: {label} scores {mean:.1f}, the policy that made its rows {source:.1f} "
                 f"({max(mean, 0) / source:.0%})"
             )
-    return found
+    return lines
 
 
 def warned(runs: Sequence[Run]) -> list[str]:

@@ -18,8 +18,8 @@ from winnow.errors import BadInput
 from winnow.report.runs import Run
 from winnow.report.statistics import BASE, Row
 
-FEW = 5
-"""With fewer datasets a rank correlation says nothing."""
+MIN_DATASETS = 5
+"""With fewer datasets a rank correlation is meaningless."""
 
 
 class Gain(NamedTuple):
@@ -34,7 +34,7 @@ class Gain(NamedTuple):
 
 
 def gains(rows: Sequence[Row], imbalance: dict[str, float]) -> list[Gain]:
-    """Those of all datasets whose imbalance is known."""
+    """The gains on all datasets whose imbalance is known."""
     return [
         Gain(row.dataset, row.algorithm, label, imbalance[row.dataset], cell.mean - base)
         for row in rows
@@ -45,27 +45,28 @@ def gains(rows: Sequence[Row], imbalance: dict[str, float]) -> list[Gain]:
 
 
 def agreement(points: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's rank correlation of imbalance and gain; None where there are too few datasets or no spread."""
+    """Spearman's rank correlation of imbalance and gain; None with too few datasets or no spread."""
     from scipy.stats import spearmanr
 
-    rpsv, gain = [x for x, _ in points], [y for _, y in points]
-    if len(points) < FEW or len(set(rpsv)) < 2 or len(set(gain)) < 2:
+    rpsv = [x for x, _ in points]
+    gain = [y for _, y in points]
+    if len(points) < MIN_DATASETS or len(set(rpsv)) < 2 or len(set(gain)) < 2:
         return None
-    found: Any = spearmanr(rpsv, gain)
-    return float(found.statistic)
+    correlation: Any = spearmanr(rpsv, gain)
+    return float(correlation.statistic)
 
 
 def imbalance(runs: Sequence[Run]) -> dict[str, float]:
-    """RPSV of each dataset's returns, scaled to [0, 1] by the least and the greatest: what its result says, or where
-    that is nothing, of the very pools on this machine, if they are here."""
-    found: dict[str, float] = {}
+    """RPSV of each dataset's returns, scaled to [0, 1] by the least and the greatest: as recorded in its result,
+    otherwise measured on the same pools if this machine has them."""
+    known: dict[str, float] = {}
     for dataset, run in {run.dataset: run for run in runs}.items():
-        said = run.facts.get("rpsv_scaled")
-        value = float(said) if isinstance(said, (int, float)) else _measured(run)
+        recorded = run.facts.get("rpsv_scaled")
+        value = float(recorded) if isinstance(recorded, (int, float)) else _measured(run)
         if value is not None and np.isfinite(value):
-            found[dataset] = value
+            known[dataset] = value
     _pool.cache_clear()
-    return found
+    return known
 
 
 def _measured(run: Run) -> float | None:

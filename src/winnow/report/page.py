@@ -1,4 +1,4 @@
-"""The report as a page: figures with the numbers in words, tables, and how it was all made."""
+"""The report as a page: figures with their numbers as text, tables, and the commands that made the runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from winnow.report import doubts, gain_vs_imbalance, provenance, published, stat
 from winnow.report.page_parts import iqms, picture, value
 from winnow.report.runs import Run, labels
 from winnow.report.statistics import Line, Row
-from winnow.report.studies import Told
+from winnow.report.studies import StudyReport
 from winnow.report.tables import interval, number
 
-NAMED = 50
-"""Failed and missing runs that are named; of more, the number is said."""
+MAX_NAMED = 50
+"""Maximum number of failed or missing runs that are listed by name; of the rest, only the number is shown."""
 
 
 def write(
@@ -34,28 +34,28 @@ def write(
     lines: Sequence[Line],
     rows: Sequence[Row],
     skipped: Sequence[str],
-    studies: Sequence[Told] = (),
+    studies: Sequence[StudyReport] = (),
     only: bool = False,
 ) -> None:
-    """The page. `skipped` are the lines that were said of files that are no results. `only`: it is about its one study,
-    whose IQMs need not be shown twice."""
+    """Write the page. `skipped` are the lines about files that are not results. `only`: the page is about a single
+    study, whose IQMs are not shown twice."""
     from markupsafe import Markup
 
     script = (resources.files("winnow.render") / "templates" / "report.js").read_text(encoding="utf-8")
     order = labels(runs)
     colour = figures.colours(order)
     suites = list(dict.fromkeys(run.suite for run in runs))
-    every = list({run.id: run for run in (*runs, *(run for one in studies for run in one.runs))}.values())
+    every = list({run.id: run for run in (*runs, *(run for study in studies for run in study.runs))}.values())
     failed = [run for run in every if run.failure is not None]
     unscored = [run for run in every if run.failure is None and run.score is None]
     made = [
         command
         for folder in folders
         if (mine := [run for run in every if run.folder == str(folder)])
-        for command in provenance.commands(mine, folder, [one.study for one in studies])
+        for command in provenance.commands(mine, folder, [study.study for study in studies])
     ]
     missing = [name for command in made for name in command.missing]
-    asked = ["--study", studies[0].study.name] if only else []
+    options = ["--study", studies[0].study.name] if only else []
     pages.write(
         path,
         "report.html",
@@ -71,39 +71,41 @@ def write(
         comparable=published.comparable(every),
         label=published.LABEL,
         failed=_named(f"{run.name}: {run.failure}" for run in failed),
-        failed_zero=_with_zeros([*lines, *(line for one in studies if not only for line in one.lines)]),
+        failed_zero=_with_zeros([*lines, *(line for study in studies if not only for line in study.lines)]),
         unscored=_named(run.name for run in unscored),
         missing=_named(missing),
         skipped=_named(skipped),
         odd=provenance.odd_data(every),
-        iqms=[] if only else [iqms(suite, [one for one in lines if one.suite == suite], colour) for suite in suites],
-        studies=[study_page.section(one) for one in studies],
+        iqms=[]
+        if only
+        else [iqms(suite, [study for study in lines if study.suite == suite], colour) for suite in suites],
+        studies=[study_page.section(study) for study in studies],
         elsewhere=len(every) - len(runs),
         resamples=statistics.RESAMPLES,
         rule=tables.RULE,
         methods=order,
         rows=[_row(row, order, path) for row in rows],
         filters=_filters(rows),
-        profiles=_some(_profiles(suite, lines, colour) for suite in suites),
-        curves=_some(_curves(suite, runs, colour) for suite in suites),
-        weights=_some(figure for suite in suites for figure in _weights(suite, runs, colour)),
+        profiles=_present(_profiles(suite, lines, colour) for suite in suites),
+        curves=_present(_curves(suite, runs, colour) for suite in suites),
+        weights=_present(figure for suite in suites for figure in _weights(suite, runs, colour)),
         gains=_gains(runs, rows, colour),
         commands=made,
         typed=provenance.typed(every),
-        this=f"winnow report {shlex.join([*map(str, folders), *asked, '--html', str(path)])}",
+        this=f"winnow report {shlex.join([*map(str, folders), *options, '--html', str(path)])}",
         version=__version__,
         versions=provenance.versions(every),
         settings=provenance.settings(every),
     )
 
 
-def _some(found: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    return [one for one in found if one]
+def _present(parts: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    return [part for part in parts if part]
 
 
 def _named(names: Iterable[str]) -> dict[str, Any]:
     every = list(names)
-    return {"count": len(every), "first": every[:NAMED]}
+    return {"count": len(every), "first": every[:MAX_NAMED]}
 
 
 def _counts(runs: Sequence[Run]) -> dict[str, int]:
@@ -111,18 +113,18 @@ def _counts(runs: Sequence[Run]) -> dict[str, int]:
     return {"runs": len(runs)} | {name: len({getattr(run, field) for run in runs}) for name, field in fields.items()}
 
 
-# ---------------------------------------------------------------------------------------------------------- in words
+# ---------------------------------------------------------------------------------------------------------- in short
 
 
 def _short(lines: Sequence[Line]) -> dict[str, Any]:
-    """The best of each suite and algorithm, and whether that can be said."""
+    """The best method of each suite and algorithm, and whether its lead is more than chance."""
     algorithms = list(dict.fromkeys(line.algorithm for line in lines))
     body = []
     for suite in dict.fromkeys(line.suite for line in lines):
         cells: list[dict[str, Any] | None] = []
         for algorithm in algorithms:
-            some = [line for line in lines if (line.suite, line.algorithm) == (suite, algorithm) and line.iqm]
-            first = max(some, key=lambda line: line.iqm.value if line.iqm else 0.0, default=None)
+            ranked = [line for line in lines if (line.suite, line.algorithm) == (suite, algorithm) and line.iqm]
+            first = max(ranked, key=lambda line: line.iqm.value if line.iqm else 0.0, default=None)
             cells.append(first and {"line": first, "value": value(first), "gain": _gain(first)})
         body.append({"suite": suite, "cells": cells})
     return {"algorithms": algorithms, "body": body}
@@ -131,8 +133,8 @@ def _short(lines: Sequence[Line]) -> dict[str, Any]:
 def _gain(line: Line) -> str:
     if line.gain is None:
         return ""
-    about = f" {interval(*line.gain.iqm[1:3], True)}" if line.gain.iqm.seeds > 1 else ""
-    return f"{number(line.gain.iqm.value, True)}{about} over {statistics.BASE}"
+    around = f" {interval(*line.gain.iqm[1:3], True)}" if line.gain.iqm.seeds > 1 else ""
+    return f"{number(line.gain.iqm.value, True)}{around} over {statistics.BASE}"
 
 
 def _with_zeros(lines: Sequence[Line]) -> list[str]:
@@ -149,68 +151,68 @@ def _with_zeros(lines: Sequence[Line]) -> list[str]:
 
 def _profiles(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> dict[str, Any] | None:
     values: dict[str, dict[str, Band]] = {}
-    said = []
+    shares = []
     mine = [line for line in lines if line.suite == suite and line.iqm]
     highest = max((score for line in mine for seeds in line.scores.values() for score in seeds), default=0.0)
     for line in mine:
-        found = statistics.profile(line, max(10.0, 10 * math.ceil(highest / 10)))
-        band = (found.low, found.high) if line.has_interval else None
-        values.setdefault(line.algorithm, {})[line.label] = Band(found.thresholds, found.share, band)  # pyright: ignore[reportArgumentType]
+        profile = statistics.profile(line, max(10.0, 10 * math.ceil(highest / 10)))
+        band = (profile.low, profile.high) if line.has_interval else None
+        values.setdefault(line.algorithm, {})[line.label] = Band(profile.thresholds, profile.share, band)  # pyright: ignore[reportArgumentType]
         above = [score > 50 for seeds in line.scores.values() for score in seeds]
-        said.append(f"{line.algorithm} {line.label} {sum(above) / len(above):.0%}")
+        shares.append(f"{line.algorithm} {line.label} {sum(above) / len(above):.0%}")
     if not values:
         return None
     drawn = figures.bands(values, colour, "normalised score τ", "share of runs above τ", 1.02)
     return picture(
-        drawn, suite, f"Performance profiles for {suite}. Share of runs above a score of 50: {'; '.join(said)}."
+        drawn, suite, f"Performance profiles for {suite}. Share of runs above a score of 50: {'; '.join(shares)}."
     )
 
 
 def _lines_of(
     suite: str, runs: Sequence[Run], of: Callable[[list[Run]], Mapping[Any, float]]
 ) -> dict[str, dict[str, Mapping[Any, float]]]:
-    """Curves by algorithm and method, where there are any."""
-    found: dict[str, dict[str, Mapping[Any, float]]] = {}
-    some = [run for run in runs if run.suite == suite]
-    for (algorithm, label), same in statistics.grouped(some, "algorithm", "label").items():
+    """Curves by algorithm and method, if there are any."""
+    curves: dict[str, dict[str, Mapping[Any, float]]] = {}
+    mine = [run for run in runs if run.suite == suite]
+    for (algorithm, label), same in statistics.grouped(mine, "algorithm", "label").items():
         if points := of(same):
-            found.setdefault(algorithm, {})[label] = points
-    return found
+            curves.setdefault(algorithm, {})[label] = points
+    return curves
 
 
-def _ends(found: Mapping[str, Mapping[str, Mapping[Any, float]]], form: str) -> str:
+def _ends(curves: Mapping[str, Mapping[str, Mapping[Any, float]]], form: str) -> str:
     return "; ".join(
         f"{algorithm} {label} {format(list(points.values())[-1], form)}"
-        for algorithm, by_label in found.items()
+        for algorithm, by_label in curves.items()
         for label, points in by_label.items()
     )
 
 
-def _bands(found: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> dict[str, dict[str, Band]]:
+def _bands(curves: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> dict[str, dict[str, Band]]:
     return {
         algorithm: {label: Band(list(points), list(points.values())) for label, points in by_label.items()}
-        for algorithm, by_label in found.items()
+        for algorithm, by_label in curves.items()
     }
 
 
 def _curves(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> dict[str, Any] | None:
-    found = _lines_of(suite, runs, lambda same: statistics.curve(same, "curve"))
-    if not found:
+    curves = _lines_of(suite, runs, lambda same: statistics.curve(same, "curve"))
+    if not curves:
         return None
-    drawn = figures.bands(_bands(found), colour, "updates", "normalised score")
-    return picture(drawn, suite, f"Learning curves for {suite}. Mean score in the last round: {_ends(found, '.1f')}.")
+    drawn = figures.bands(_bands(curves), colour, "updates", "normalised score")
+    return picture(drawn, suite, f"Learning curves for {suite}. Mean score in the last round: {_ends(curves, '.1f')}.")
 
 
 def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list[dict[str, Any] | None]:
-    """Shares of the weight by source, where there are several, and the effective sample size over training."""
+    """Shares of the weight by source, if there are several, and the effective sample size over training."""
     pictures: list[dict[str, Any] | None] = []
     if parts := _lines_of(suite, runs, statistics.good_shares):
-        said = [
+        texts = [
             f"{algorithm} {label} {', '.join(f'{part:.0%} at {share:g} %' for share, part in points.items())}"
             for algorithm, by_label in parts.items()
             for label, points in by_label.items()
         ]
-        alt = f"Share of the weight on the good source for {suite}, by its share of the rows: {'; '.join(said)}."
+        alt = f"Share of the weight on the good source for {suite}, by its share of the rows: {'; '.join(texts)}."
         pictures.append(picture(figures.shares(parts, colour), f"{suite}: share of the weight on the good source", alt))
     if sizes := _lines_of(suite, runs, lambda same: statistics.curve(same, "ess")):
         drawn = figures.bands(_bands(sizes), colour, "updates", "effective sample size / batch", 1.05)
@@ -221,16 +223,17 @@ def _weights(suite: str, runs: Sequence[Run], colour: Mapping[str, str]) -> list
 
 
 def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) -> dict[str, Any]:
-    """Gain over uniform against imbalance, or which datasets' imbalance is not known."""
+    """Gain over uniform against imbalance, and the datasets whose imbalance is unknown."""
     known = gain_vs_imbalance.imbalance(runs)
     unknown = [dataset for dataset in dict.fromkeys(run.dataset for run in runs) if dataset not in known]
     points: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for one in gain_vs_imbalance.gains(rows, known):
-        if one.rpsv > 0:
-            points.setdefault(one.algorithm, {}).setdefault(one.label, []).append((one.rpsv, one.gain))
-    figure, ranks = None, []
+    for point in gain_vs_imbalance.gains(rows, known):
+        if point.rpsv > 0:
+            points.setdefault(point.algorithm, {}).setdefault(point.label, []).append((point.rpsv, point.gain))
+    figure = None
+    ranks = []
     if points:
-        said = [
+        texts = [
             f"{algorithm} {label} {sum(gain > 0 for _, gain in dots)} of {len(dots)}"
             for algorithm, by_label in points.items()
             for label, dots in by_label.items()
@@ -243,11 +246,10 @@ def _gains(runs: Sequence[Run], rows: Sequence[Row], colour: Mapping[str, str]) 
         ]
         drawn = figures.scatter(points, colour, "RPSV of returns scaled to [0, 1]", "gain over uniform")
         alt = (
-            f"Gain over uniform against RPSV. Datasets on which a method's mean is above uniform's: {'; '.join(said)}."
+            f"Gain over uniform against RPSV. Datasets on which a method's mean is above uniform's: {'; '.join(texts)}."
         )
         figure = picture(drawn, "gain over uniform against RPSV", alt)
-    unsaid = _named(unknown)
-    return {"figure": figure, "ranks": ranks, "unknown": unsaid, "known": len(known), "base": statistics.BASE}
+    return {"figure": figure, "ranks": ranks, "unknown": _named(unknown), "known": len(known), "base": statistics.BASE}
 
 
 # -------------------------------------------------------------------------------------------------------- the table
@@ -290,7 +292,7 @@ def _raw(files: Sequence[tuple[int, str]], page: Path) -> list[dict[str, str]]:
 
 
 def _filters(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The choices of each filter, in order; one that would change nothing is left out."""
+    """The choices of each filter, in order; a filter with a single choice is left out."""
     choices = {
         "suite": [row.suite for row in rows],
         "environment": [row.environment for row in rows],
@@ -298,9 +300,9 @@ def _filters(rows: Sequence[Row]) -> list[dict[str, Any]]:
         "share": [f"{share:g}" for share in sorted({row.share for row in rows if row.share is not None})],
         "algorithm": [row.algorithm for row in rows],
     }
-    words = {"share": "σ (share of good rows, %)"}
+    titles = {"share": "σ (share of good rows, %)"}
     return [
-        {"name": name, "title": words.get(name, name), "choices": found}
+        {"name": name, "title": titles.get(name, name), "choices": distinct}
         for name, every in choices.items()
-        if len(found := [one for one in dict.fromkeys(every) if one]) > 1
+        if len(distinct := [choice for choice in dict.fromkeys(every) if choice]) > 1
     ]

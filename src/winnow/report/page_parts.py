@@ -1,4 +1,4 @@
-"""Parts of a page that grids and studies share: figures, and the IQMs of a suite as bars and as a table."""
+"""Parts of the page for grids and studies: figures, and the IQMs of a suite as bars and as a table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from winnow.report import published, tables
 from winnow.report.statistics import Line
 from winnow.report.tables import interval, number
 
-BESIDE = 12
-"""Methods for which the bars of several algorithms stand side by side, at the most."""
+MAX_SIDE_BY_SIDE = 12
+"""Maximum number of methods for which several algorithms have their bars side by side."""
 
 
 def value(line: Line) -> str:
@@ -28,28 +28,30 @@ def picture(figure: Any, title: str, alt: str) -> dict[str, Any]:
 
 
 def _by_algorithm(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    return {name: [one for one in lines if one.algorithm == name] for name in dict.fromkeys(x.algorithm for x in lines)}
+    return {
+        name: [line for line in lines if line.algorithm == name] for name in dict.fromkeys(x.algorithm for x in lines)
+    }
 
 
 def iqms(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> dict[str, Any]:
-    """The IQMs of a suite: bars of all algorithms side by side, or one below the other where they are many, and a
+    """The IQMs of a suite: bars of all algorithms side by side (or one below the other if they are many), and a
     table."""
     values = {
         algorithm: {
             line.label: Bar(line.iqm.value, line.iqm[1:3] if line.has_interval else None, line.published)
-            for line in some
+            for line in same
             if line.iqm
         }
-        for algorithm, some in _by_algorithm(lines).items()
+        for algorithm, same in _by_algorithm(lines).items()
     }
     values = {algorithm: bars for algorithm, bars in values.items() if bars}
     notes: dict[str, int] = {}
     body = [_line(line, notes) for line in lines]
-    apart = max(map(len, values.values()), default=0) > BESIDE
+    apart = max(map(len, values.values()), default=0) > MAX_SIDE_BY_SIDE
     drawn = [{name: bars} for name, bars in values.items()] if apart else [values] if values else []
     return {
         "suite": suite,
-        "figures": [_bars(suite, some, [one for one in lines if one.algorithm in some], colour) for some in drawn],
+        "figures": [_bars(suite, same, [line for line in lines if line.algorithm in same], colour) for same in drawn],
         "lines": body,
         "notes": list(notes),
         "uneven": tables.uneven(lines),
@@ -59,19 +61,20 @@ def iqms(suite: str, lines: Sequence[Line], colour: Mapping[str, str]) -> dict[s
 def _bars(
     suite: str, values: Mapping[str, Mapping[str, Bar]], lines: Sequence[Line], colour: Mapping[str, str]
 ) -> dict[str, Any]:
-    said = [
+    texts = [
         f"{line.algorithm} {line.label} {value(line)}"
         + (f", paper {number(line.published)}" if line.published is not None else "")
         for line in lines
     ]
     title = f"IQM on {suite}: these runs (bars) with 95 % intervals; grey: {published.LABEL}"
     drawn = figures.bars(values, colour, "IQM of normalised scores", published.LABEL)
-    return picture(drawn, title, f"Bars of the IQM for {suite}. {'; '.join(said)}.")
+    return picture(drawn, title, f"Bars of the IQM for {suite}. {'; '.join(texts)}.")
 
 
 def _line(line: Line, notes: dict[str, int]) -> dict[str, Any]:
-    """A line of the table of IQMs; warnings are numbered as they come."""
-    gain, iqm = line.gain, line.iqm
+    """A line of the table of IQMs; warnings are numbered in order of appearance."""
+    gain = line.gain
+    iqm = line.iqm
 
     def note(warning: str | None) -> int | None:
         return notes.setdefault(warning, len(notes) + 1) if warning else None

@@ -1,4 +1,4 @@
-"""How the runs of a report were made: the command that plans them, their settings, and the versions they ran with."""
+"""How the runs of a report were made: commands that plan them, their settings, and the versions they ran with."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from winnow.report.runs import Run, protocol
 from winnow.report.studies import matched
 
 MOST_RUNS = 1_000_000
-"""A command that might plan more than these is not tried."""
-MOST = 5
-"""Commands for one way of training, at the most."""
+"""A command that might plan more runs is not tried."""
+MAX_COMMANDS = 5
+"""Maximum number of commands for runs with the same protocol."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that plans these runs, made up from their settings."""
+    """A command that plans these runs, derived from their settings."""
 
     text: str
     here: int
@@ -35,50 +35,52 @@ class Command:
     missing: list[str]
     """Names of runs that it plans and that have no result."""
     others: int
-    """Runs that this version of winnow would not plan so: they were made with other settings or another version."""
+    """Runs that this version of winnow does not plan: they were made with other settings or another version."""
 
 
 def commands(runs: Sequence[Run], folder: Path, studies: Sequence[Study] = ()) -> list[Command]:
-    """For each way of training one command, or as few as plan all its runs with the fewest that have no result; for
-    runs of these studies, one for each study."""
+    """One command for runs with the same protocol, or several if they plan fewer runs that have no result; for runs of
+    these studies, one command for each study."""
     ways: dict[str, list[Run]] = {}
     for run in runs:
         ways.setdefault(canonical(protocol(run)), []).append(run)
-    found: list[Command] = []
-    for some in ways.values():
-        left, done = some, []
+    made: list[Command] = []
+    for alike in ways.values():
+        left = alike
+        done = []
         for study in studies:
-            if mine := matched(study, some)[0]:
+            if mine := matched(study, alike)[0]:
                 done.append(_command(mine, folder, study))
                 theirs = {run.id for run in mine}
                 left = [run for run in left if run.id not in theirs]
-        found += done + (_commands(left, folder) if left else [])
-    return found
+        made += done + (_commands(left, folder) if left else [])
+    return made
 
 
 def typed(runs: Sequence[Run]) -> dict[str, int]:
-    """What was typed for the runs, where their results say so, and for how many; the most frequent first."""
+    """The commands that made the runs, if their results have them, each with its number of runs; most frequent
+    first."""
     return dict(Counter(run.command for run in runs if run.command).most_common())
 
 
 def _commands(runs: list[Run], folder: Path) -> list[Command]:
     best: list[Command] = []
     for parts in ([runs], _alike(runs), [part for swept in _by_sweep(runs) for part in _alike(swept)]):
-        if len(parts) <= MOST or not best:
-            found = [_command(part, folder) for part in parts]
-            if not best or _absent(found) < _absent(best):
-                best = found
-            if not _absent(best):
+        if len(parts) <= MAX_COMMANDS or not best:
+            made = [_command(part, folder) for part in parts]
+            if not best or _num_missing(made) < _num_missing(best):
+                best = made
+            if not _num_missing(best):
                 break
     return best
 
 
-def _absent(found: Sequence[Command]) -> int:
-    return sum(len(command.missing) for command in found)
+def _num_missing(made: Sequence[Command]) -> int:
+    return sum(len(command.missing) for command in made)
 
 
 def _alike(runs: list[Run]) -> list[list[Run]]:
-    """Runs in groups of datasets on which the same was trained."""
+    """Runs grouped by datasets that have the same algorithms, methods and sweeps."""
     trained: dict[str, set[str]] = {}
     for run in runs:
         trained.setdefault(run.dataset, set()).add(f"{run.algorithm} {run.method} {canonical(run.swept)}")
@@ -97,16 +99,18 @@ def _by_sweep(runs: list[Run]) -> list[list[Run]]:
 
 def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Command:
     options: dict[str, str] = {}
-    words, rows, version = _datasets(list(dict.fromkeys(run.dataset for run in runs)))
-    algorithms, methods = ([*dict.fromkeys(getattr(run, what) for run in runs)] for what in ("algorithm", "method"))
+    datasets, rows, version = _datasets(list(dict.fromkeys(run.dataset for run in runs)))
+    algorithms = list(dict.fromkeys(run.algorithm for run in runs))
+    methods = list(dict.fromkeys(run.method for run in runs))
     seeds = max(run.seed for run in runs) + 1
     options |= {"algorithms": ",".join(algorithms), "methods": ",".join(methods), "seeds": str(seeds)}
     if study:
         own = {entry.text for entry in study.entries(rows=rows, version=version)}
-        words = [] if own == {run.dataset for run in runs} else words
-        methods = [] if {one.method for one in study.variants} == set(methods) else methods
+        datasets = [] if own == {run.dataset for run in runs} else datasets
+        methods = [] if {variant.method for variant in study.variants} == set(methods) else methods
         options |= {"methods": ",".join(methods)}
-    asked, usual = protocol(runs[0]), How()
+    asked = protocol(runs[0])
+    usual = How()
     options |= {name.replace("_", "-"): str(asked[name]) for name in ("steps", "batch_size", "chunk")}
     played = asked["evaluation"] or {}
     options |= {
@@ -119,16 +123,16 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
     options |= {"version": version} if version else {}
     swept: dict[str, dict[str, None]] = {}
     for run in runs:
-        for place, value in run.swept.items():
-            if study and place in study.places:
+        for path, value in run.swept.items():
+            if study and path in study.paths:
                 continue
-            swept.setdefault(place, {})["x".join(map(str, value)) if isinstance(value, list) else str(value)] = None
-    sweeps = [f"{place}={','.join(values)}" for place, values in swept.items()]
+            swept.setdefault(path, {})["x".join(map(str, value)) if isinstance(value, list) else str(value)] = None
+    sweeps = [f"{path}={','.join(values)}" for path, values in swept.items()]
     named = [f"{PREFIX}{study.name}"] if study else []
-    parts = [*named, *words, *(part for name, value in options.items() if value for part in (f"--{name}", value))]
+    parts = [*named, *datasets, *(part for name, value in options.items() if value for part in (f"--{name}", value))]
     parts += [part for sweep in sweeps for part in ("--sweep", sweep)]
     text = f"winnow bench run {shlex.join([*parts, '--out', str(folder).removesuffix(PACKED)])}"
-    times = seeds * len(words or runs) * len(algorithms) * len(methods or runs)
+    times = seeds * len(datasets or runs) * len(algorithms) * len(methods or runs)
     if times * math.prod(map(len, swept.values())) > MOST_RUNS:
         return Command(text, 0, [], len(runs))
     try:
@@ -136,13 +140,13 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
         how = How(*sizes, Evaluation(**played), asked["held_out"])
         if study:
             entries = (
-                suites.entries(words, rows=rows, version=version)
-                if words
+                suites.entries(datasets, rows=rows, version=version)
+                if datasets
                 else study.entries(rows=rows, version=version)
             )
             every = study.runs(entries, seeds, how, algorithms=algorithms, methods=methods, sweeps=sweeps)
         else:
-            entries = suites.entries(words, rows=rows, version=version)
+            entries = suites.entries(datasets, rows=rows, version=version)
             every = plan.grid(entries, algorithms, methods, seeds, how, sweeps)
         planned = {run.id: run.name for run in every}
     except (BadInput, TypeError):
@@ -153,31 +157,32 @@ def _command(runs: list[Run], folder: Path, study: Study | None = None) -> Comma
 
 
 def _datasets(texts: list[str]) -> tuple[list[str], int | None, str]:
-    """Datasets as few words: whole suites by their names. And the options --rows and --version, where they hold for
-    all."""
+    """Datasets as few names: whole suites by their own names. And the options --rows and --version, if they hold for
+    all datasets."""
     cut = {text.partition("@")[2] for text in texts}
-    one = cut.pop() if len(cut) == 1 else ""
-    rows = int(one) if one.isdigit() else None
+    size = cut.pop() if len(cut) == 1 else ""
+    rows = int(size) if size.isdigit() else None
     left = {text.partition("@")[0] if rows else text: None for text in texts}
     version = names.VERSION if any("%" in text and text.endswith(f"-{names.VERSION}") for text in left) else ""
-    words, full = [], False
+    suites_and_names = []
+    full = False
     for suite, whole in names.suites(version).items():
         if left.keys() >= set(whole):
-            words.append(suite)
+            suites_and_names.append(suite)
             full |= "%" in whole[0]
             left = {text: None for text in left if text not in whole}
-    if set(words) == set(names.suites()):
-        words = [suites.PAPER]
-    return [*words, *left], rows, version if full else ""
+    if set(suites_and_names) == set(names.suites()):
+        suites_and_names = [suites.PAPER]
+    return [*suites_and_names, *left], rows, version if full else ""
 
 
 def versions(runs: Sequence[Run]) -> dict[str, dict[str, int]]:
-    """What the runs were made with: for each thing its versions, and how many runs had each."""
-    found: dict[str, Counter[str]] = {}
+    """The versions of everything that the runs were made with, and how many runs had each."""
+    counts_of: dict[str, Counter[str]] = {}
     for run in runs:
         for name, version in run.made_with.items():
-            found.setdefault(str(name), Counter())[str(version)] += 1
-    return {name: dict(counts.most_common()) for name, counts in found.items()}
+            counts_of.setdefault(str(name), Counter())[str(version)] += 1
+    return {name: dict(counts.most_common()) for name, counts in counts_of.items()}
 
 
 def settings(runs: Sequence[Run]) -> dict[str, dict[str, int]]:
@@ -189,7 +194,7 @@ def settings(runs: Sequence[Run]) -> dict[str, dict[str, int]]:
 
 
 def odd_data(runs: Sequence[Run]) -> list[str]:
-    """Datasets whose name meant other rows in some runs than in others."""
+    """Datasets whose name stands for different rows in different runs."""
     prints: dict[str, set[str]] = {}
     for run in runs:
         if mark := run.facts.get("fingerprint"):

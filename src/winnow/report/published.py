@@ -1,4 +1,4 @@
-"""The scores that were published for the benchmark, and what may be compared with them."""
+"""The published scores of the benchmark, and what may be compared with them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SETTINGS = {
     "evaluation.rounds": 10,
     "evaluation.spacing": 1_000,
 }
-"""How the published runs were trained and played."""
-WORDS = {
+"""How the published runs were trained and evaluated."""
+TITLES = {
     "steps": "Updates",
     "batch_size": "Rows in a batch",
     "evaluation.episodes": "Episodes in a round of evaluation",
@@ -30,7 +30,7 @@ WORDS = {
 SEEDS = 3
 
 Paper = Callable[[str, str, str], float | None]
-"""What was published of a dataset, an algorithm and a label."""
+"""The published score of a dataset, an algorithm and a label."""
 
 
 def _lines(file: str) -> Iterator[dict[str, str]]:
@@ -61,20 +61,20 @@ def _studies() -> dict[tuple[str, str, str, str], float | None]:
 
 
 def _named(dataset: str) -> str:
-    """A dataset as the tables name it. Of a mixture they have the score on D4RL's data, whichever data the name means;
-    of a trial with fewer rows that of all rows."""
+    """A dataset as the tables name it: a mixture has its score on D4RL's data, even if ours is regenerated; a trial
+    with fewer rows has the score of all rows."""
     whole = dataset.split("@")[0]
     return whole.removesuffix(f"-{VERSION}") if "%" in whole else whole
 
 
 def score(dataset: str, algorithm: str, label: str) -> float | None:
-    """The published score of a method that nothing was changed in."""
+    """The published score of an unchanged method."""
     return _table().get((_named(dataset), algorithm, label))
 
 
 def study_score(study: str, dataset: str, algorithm: str, variant: str, method: str | None) -> float | None:
-    """The published score of a study's variant: that of its own table, or else that of the method that it is, where
-    nothing is changed in one."""
+    """The published score of a study's variant: from the study's own table, otherwise that of the method if the variant
+    changes nothing in it."""
     key = study, _named(dataset), algorithm, variant
     if key in _studies() or method is None:
         return _studies().get(key)
@@ -82,61 +82,62 @@ def study_score(study: str, dataset: str, algorithm: str, variant: str, method: 
 
 
 def iqm(datasets: Iterable[str], algorithm: str, label: str, paper: Paper = score) -> float | None:
-    """The IQM of the published scores over these datasets, if there is one for each. It is over means of seeds, as
-    single seeds were not published."""
+    """The IQM of the published scores over these datasets, if each has one. It is over means of seeds, because single
+    seeds were not published."""
     scores = [paper(dataset, algorithm, label) for dataset in datasets]
-    known = [[one] for one in scores if one is not None]
+    known = [[score] for score in scores if score is not None]
     return float(stats.iqm(known)) if known and len(known) == len(scores) else None
 
 
 def gain(datasets: Sequence[str], algorithm: str, label: str, base: str, paper: Paper = score) -> float | None:
-    """How much higher the published IQM of a method is than that of another one."""
-    ours, theirs = iqm(datasets, algorithm, label, paper), iqm(datasets, algorithm, base, paper)
+    """How much higher the published IQM of a method is than that of another method."""
+    ours = iqm(datasets, algorithm, label, paper)
+    theirs = iqm(datasets, algorithm, base, paper)
     return ours - theirs if ours is not None and theirs is not None else None
 
 
 def comparable(runs: Sequence[Run]) -> list[str]:
-    """What keeps these runs from being compared with the published scores, a sentence each."""
-    said = []
+    """Sentences about what limits a comparison of these runs with the published scores."""
+    sentences = []
     regenerated = {run.dataset for run in runs if run.data == "regenerated"}
     if regenerated:
-        said.append(
-            f"{_many(len(regenerated), 'dataset')} here {_is(regenerated)} regenerated: other behaviour policies, "
-            "physics and versions of the environments than D4RL's, on which the paper's numbers are. Only the order of "
-            "methods and their gains over uniform may be compared, not scores."
+        sentences.append(
+            f"{_many(len(regenerated), 'dataset')} here {_is(regenerated)} regenerated, with other behaviour "
+            "policies, physics and versions of the environments than D4RL's data, which the paper used. Only the order "
+            "of methods and their gains over uniform may be compared, not scores."
         )
     if theirs := {run.dataset for run in runs if run.data == "D4RL"}:
-        said.append(
+        sentences.append(
             f"{_many(len(theirs), 'dataset')} here {_is(theirs)} made of D4RL's own files, as in the paper; the "
-            "policies are played in newer physics and versions of the environments, and in another implementation of "
-            "the algorithms."
+            "policies are evaluated in newer physics and versions of the environments, and trained by another "
+            "implementation of the algorithms."
         )
     if trials := {run.dataset for run in runs if run.trial}:
-        said.append(
-            f"{_many(len(trials), 'dataset')} here {_is(trials)} cut to fewer rows than in the paper: neither scores "
-            "nor gains may be compared."
+        sentences.append(
+            f"{_many(len(trials), 'dataset')} here {_is(trials)} reduced to fewer rows than in the paper: neither "
+            "scores nor gains may be compared."
         )
     asked = [flat(protocol(run)) for run in runs]
     for name, wanted in SETTINGS.items():
-        found = sorted({one[name] for one in asked} - {wanted})
-        if found:
-            said.append(f"{WORDS[name]}: {_list(found)} here, {wanted:,} in the paper.")
+        differing = sorted({setting[name] for setting in asked} - {wanted})
+        if differing:
+            sentences.append(f"{TITLES[name]}: {_list(differing)} here, {wanted:,} in the paper.")
     counts = {len({run.seed for run in cell}) for cell in cells(runs)}
     if counts != {SEEDS}:
-        said.append(f"Seeds of a dataset and method: {_list(sorted(counts))} here, {SEEDS} in the paper.")
-    said.append(
-        "The paper prints means of seeds, so its IQMs are over datasets' means and have no interval here; ours are "
+        sentences.append(f"Seeds of a dataset and method: {_list(sorted(counts))} here, {SEEDS} in the paper.")
+    sentences.append(
+        "The paper prints means over seeds, so its IQMs are over datasets' means and have no interval here; ours are "
         "over runs. Single cells of its tables differ by up to 30 points between tables: compare IQMs, not cells."
     )
-    return said
+    return sentences
 
 
 def cells(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that differ by their seed alone."""
-    found: dict[tuple[str, str, str, str], list[Run]] = {}
+    """Runs grouped so that those of a group differ only in their seed."""
+    by_cell: dict[tuple[str, str, str, str], list[Run]] = {}
     for run in runs:
-        found.setdefault((run.suite, run.dataset, run.algorithm, run.label), []).append(run)
-    return list(found.values())
+        by_cell.setdefault((run.suite, run.dataset, run.algorithm, run.label), []).append(run)
+    return list(by_cell.values())
 
 
 def _many(count: int, what: str) -> str:
@@ -148,4 +149,4 @@ def _is(things: set[str]) -> str:
 
 
 def _list(numbers: Sequence[int]) -> str:
-    return " or ".join(f"{one:,}" for one in numbers)
+    return " or ".join(f"{number:,}" for number in numbers)

@@ -1,4 +1,4 @@
-"""The runs of a report: what it needs of each result, and names that keep unlike runs apart."""
+"""The runs of a report: what it needs from each result, and labels that keep different runs apart."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from winnow.methods import METHODS
 PROTOCOL = ("format", "steps", "batch_size", "chunk", "evaluation", "held_out")
 """Settings that all runs of a grid share: scores of runs in which they differ are not averaged."""
 EARLIER: dict[str, Any] = {"held_out": 0.0}
-"""What these were before results had them."""
-WORDS = {
+"""Values of settings that earlier results do not record."""
+TEXTS = {
     "steps": "{:,} updates",
     "batch_size": "batches of {:,}",
     "chunk": "chunks of {:,}",
@@ -32,8 +32,9 @@ WORDS = {
 }
 
 FAMILIES = ("algorithm", "sampler", "weighter")
-MOST_SEEDS, HIGHEST = 100_000, 1_000_000
-"""What no seed of a grid and no normalised score reaches."""
+MAX_SEED = 100_000
+MAX_SCORE = 1_000_000
+"""Larger seeds and normalised scores are taken for damaged files."""
 
 ORDER = {method: number for number, method in enumerate(METHODS)}
 
@@ -43,16 +44,16 @@ Points = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class Run:
-    """What a report needs of a result."""
+    """What a report needs from a result."""
 
     id: str
     name: str
     dataset: str
     suite: str
-    """The suite of its dataset, told apart by data and settings: runs of one may be averaged."""
+    """The suite of its dataset, with a note on other data or settings: runs of equal suites may be averaged."""
     data: Literal["regenerated", "D4RL", "unknown"]
     trial: bool
-    """Whether its dataset is one of the benchmark's, cut to fewer rows."""
+    """Whether its dataset is one of the benchmark's, reduced to fewer rows."""
     environment: str
     level: str
     share: float | None
@@ -60,27 +61,27 @@ class Run:
     algorithm: str
     method: str
     label: str
-    """The method, and what was changed in it."""
+    """The method, and the settings that were changed in it."""
     order: int
-    """Where its label stands among others."""
+    """Position of its label among the others."""
     seed: int
     swept: dict[str, Any]
     config: dict[str, Any]
     facts: dict[str, Any]
-    """What the result says of its dataset."""
+    """What the result records about its dataset."""
     made_with: dict[str, str]
     command: str
-    """What was typed for it, where its result says so."""
+    """The command that made it, if the result has it."""
     failure: str | None
     warnings: tuple[str, ...]
-    """What its own numbers said against it while it trained."""
+    """Alarms that were raised while it trained."""
     score: float | None
     curve: Points
     """Scores while training."""
     ess: Points
     """Effective sample size of the weights while training."""
     shares: dict[str, float]
-    """Part of the weight by source."""
+    """Fraction of the weight by source."""
     folder: str = ""
     """The folder or packed file that it was read from, as it was given."""
     raw: str = ""
@@ -88,13 +89,13 @@ class Run:
 
     @property
     def good_share(self) -> float | None:
-        """Part of the weight that is on the good source of a mixture."""
+        """Fraction of the weight on the good source of a mixture."""
         return self.shares.get(level(parse(self.dataset).sources[1])) if self.share is not None else None
 
 
 def read(folders: Path | Sequence[Path], say: Callable[[str], None]) -> list[Run]:
     """The runs of one folder or several, each with its packed file; a packed file may be given alone. A run that is in
-    several of them counts once. A line names each file that is no result; nothing is moved or changed."""
+    several of them counts once. `say` gets a line for each file that is not a result; nothing is moved or changed."""
     by_id: dict[str, Run] = {}
     repeated = 0
     for folder in [folders] if isinstance(folders, Path) else folders:
@@ -104,14 +105,14 @@ def read(folders: Path | Sequence[Path], say: Callable[[str], None]) -> list[Run
     if repeated:
         say(f"{repeated:,} runs are in more than one of these folders; each counts once")
     runs = sorted(by_id.values(), key=lambda run: (run.order, run.label, run.seed, run.id))
-    return told_apart(_by_protocol(_in_order(runs)))
+    return with_distinct_labels(_by_protocol(_in_order(runs)))
 
 
 def _read(folder: Path, say: Callable[[str], None]) -> list[Run]:
     packed = results.packed_of(folder)
     if not (folder / "results").is_dir() and not packed.exists():
-        what = "has no folder `results`" if folder.is_dir() else "there is no such folder"
-        raise BadInput(f"{folder}: {what}; give the one that `winnow bench run --out` has written to")
+        problem = "has no folder `results`" if folder.is_dir() else "there is no such folder"
+        raise BadInput(f"{folder}: {problem}; give the folder that `winnow bench run --out` has written to")
     runs = []
     for result in results.collect(folder, say, move=False):
         own = results.file_of(folder, result.id)
@@ -122,27 +123,26 @@ def _read(folder: Path, say: Callable[[str], None]) -> list[Run]:
             where = own if own.exists() else f"{packed}, run {result.id}"
             say(f"{where}: lacks what a report needs ({type(error).__name__}: {error}); it does not count")
     if not runs:
-        raise BadInput(f"{folder / 'results'}: holds no result; `winnow bench run --out {folder}` writes them")
+        raise BadInput(f"{folder / 'results'}: holds no results; `winnow bench run --out {folder}` writes them")
     return runs
 
 
 def _run(result: Result) -> Run:
-    config = result.config
-    config = EARLIER | config
+    config = EARLIER | result.config
     asked = flat({name: config[name] for name in PROTOCOL})
     if type(asked["held_out"]) is not float:
-        raise ValueError("config.held_out is no part of the rows")
-    if wrong := [name for name in WORDS if name != "held_out" and type(asked[name]) is not int]:
-        raise ValueError(f"config.{wrong[0]} is no whole number")
+        raise ValueError("config.held_out is not a fraction")
+    if wrong := [name for name in TEXTS if name != "held_out" and type(asked[name]) is not int]:
+        raise ValueError(f"config.{wrong[0]} is not a whole number")
     if wrong := [name for name in FAMILIES if not isinstance(config[name], dict)]:
         raise ValueError(f"config.{wrong[0]} holds no settings")
-    if wrong := [place for place in result.swept if place.partition(".")[0] not in FAMILIES]:
-        raise ValueError(f"swept.{wrong[0]} is no setting")
-    if not 0 <= int(config["seed"]) < MOST_SEEDS:
+    if wrong := [path for path in result.swept if path.partition(".")[0] not in FAMILIES]:
+        raise ValueError(f"swept.{wrong[0]} is not a setting")
+    if not 0 <= int(config["seed"]) < MAX_SEED:
         raise ValueError(f"config.seed is {config['seed']}")
-    heights = [result.score, *(one.get("score") for one in result.rounds)]
-    if any(abs(height) > HIGHEST for height in heights if height is not None):
-        raise ValueError(f"a score is beyond {HIGHEST:,}")
+    heights = [result.score, *(point.get("score") for point in result.rounds)]
+    if any(abs(height) > MAX_SCORE for height in heights if height is not None):
+        raise ValueError(f"a score is beyond {MAX_SCORE:,}")
     text = str(config["dataset"]["name"])
     name = parse(text) if is_name(text) else None
     entry = Entry(name) if name else None
@@ -152,7 +152,7 @@ def _run(result: Result) -> Run:
         suite += " (D4RL's data)"
     if entry and trial:
         suite += f" (trial, {entry.rows:,} rows)"
-    changes = ", ".join(f"{place}={short(value)}" for place, value in result.swept.items())
+    changes = ", ".join(f"{path}={short(value)}" for path, value in result.swept.items())
     ess = result.metrics.get("weight/ess", [])
     steps = result.metrics["step"] if ess else []
     return Run(
@@ -178,51 +178,55 @@ def _run(result: Result) -> Run:
         failure=None if result.failure is None else str(result.failure),
         warnings=tuple(map(str, result.warnings)),
         score=None if result.score is None or result.failure is not None else float(result.score),
-        curve=tuple((int(one["step"]), float(one["score"])) for one in result.rounds if one.get("score") is not None),
-        ess=tuple((int(step), float(one)) for step, one in zip(steps, ess, strict=True)),
+        curve=tuple(
+            (int(point["step"]), float(point["score"])) for point in result.rounds if point.get("score") is not None
+        ),
+        ess=tuple((int(step), float(point)) for step, point in zip(steps, ess, strict=True)),
         shares={str(label): float(part) for label, part in result.shares.items()},
     )
 
 
 def _in_order(runs: list[Run]) -> list[Run]:
-    """Suites, datasets and algorithms as the benchmark lists them; methods and seeds stay in their order."""
+    """Sorted by suite, dataset and algorithm as the benchmark lists them; methods and seeds keep their order."""
     listed = suites()
     first = {suite: number for number, suite in enumerate(listed)}
-    place = {name: number for number, name in enumerate(name for names in listed.values() for name in names)}
+    order = {name: number for number, name in enumerate(name for names in listed.values() for name in names)}
     algorithms = {name: number for number, name in enumerate(ALGORITHMS)}
 
     def rank(run: Run) -> tuple[Any, ...]:
         plain = run.dataset.split("@")[0]
-        plain = plain if plain in place else plain.removesuffix(f"-{VERSION}")
+        plain = plain if plain in order else plain.removesuffix(f"-{VERSION}")
         where = first.get(run.suite.split(" ")[0], len(first))
         kind = algorithms.get(run.algorithm, len(algorithms))
-        return where, run.suite, place.get(plain, len(place)), run.dataset, kind, run.algorithm
+        return where, run.suite, order.get(plain, len(order)), run.dataset, kind, run.algorithm
 
     return sorted(runs, key=rank)
 
 
-# ---------------------------------------------------------------------------------------- keeping unlike runs apart
+# ---------------------------------------------------------------------------------------- keeping different runs apart
 
 
 def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level: {"evaluation.rounds": 10}."""
+    """Nested settings on one level: {"evaluation.rounds": 10}."""
     if isinstance(value, dict):
         parts = value.items()
-    elif isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
+    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
         parts = enumerate(value)
     else:
         return {prefix: tuple(value) if isinstance(value, list) else value}
     return {
-        name: one for key, part in parts for name, one in flat(part, f"{prefix}.{key}" if prefix else str(key)).items()
+        name: item
+        for key, part in parts
+        for name, item in flat(part, f"{prefix}.{key}" if prefix else str(key)).items()
     }
 
 
 def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
-    """Names of what is not the same in all of these."""
+    """Names of the settings that are not the same in all of these."""
     seen: dict[str, set[Any]] = {}
-    every = [flat(one) for one in settings]
-    for name in dict.fromkeys(name for one in every for name in one):
-        seen[name] = {one.get(name) for one in every}
+    every = [flat(settings_of_one) for settings_of_one in settings]
+    for name in dict.fromkeys(name for settings_of_one in every for name in settings_of_one):
+        seen[name] = {settings_of_one.get(name) for settings_of_one in every}
     return [name for name, values in seen.items() if len(values) > 1]
 
 
@@ -231,36 +235,36 @@ def protocol(run: Run) -> dict[str, Any]:
 
 
 def _by_protocol(runs: list[Run]) -> list[Run]:
-    """Where runs were trained or played differently, their suites say so."""
+    """If runs were trained or evaluated differently, their suites' names say how."""
     names = differing(map(protocol, runs))
     if not names:
         return runs
 
-    def said(run: Run) -> str:
+    def differences(run: Run) -> str:
         settings = flat(protocol(run))
-        return ", ".join(WORDS.get(name, name + " {}").format(settings.get(name)) for name in names)
+        return ", ".join(TEXTS.get(name, name + " {}").format(settings.get(name)) for name in names)
 
-    marked = [dataclasses.replace(run, suite=f"{run.suite}, {said(run)}") for run in runs]
+    marked = [dataclasses.replace(run, suite=f"{run.suite}, {differences(run)}") for run in runs]
     order = {suite: number for number, suite in enumerate(dict.fromkeys(run.suite for run in marked))}
     return sorted(marked, key=lambda run: order[run.suite])
 
 
-def told_apart(runs: list[Run]) -> list[Run]:
-    """Where runs with one name have other settings but the seed (of another version, say), their labels say so."""
+def with_distinct_labels(runs: list[Run]) -> list[Run]:
+    """If runs with the same label differ in more than the seed (made by another version, say), labels say how."""
     kinds: dict[tuple[str, ...], dict[str, list[Run]]] = {}
     for run in runs:
         kinds.setdefault((run.suite, run.algorithm, run.label), {}).setdefault(run.dataset, []).append(run)
     labels: dict[str, str] = {}
     for by_dataset in kinds.values():
-        found = {
+        differences = {
             dataset: differing({**run.config, "seed": 0} for run in same)
             for dataset, same in by_dataset.items()
             if len(same) > 1
         }
-        # A setting tells all datasets' runs apart; which data a name meant, only those of its own dataset.
-        everywhere = {name for names in found.values() for name in names if not name.startswith("dataset.")}
+        # Settings mark the runs of all datasets; which data a name stands for, only the runs of that dataset.
+        everywhere = {name for names in differences.values() for name in names if not name.startswith("dataset.")}
         for dataset, same in by_dataset.items():
-            names = sorted(everywhere | set(found.get(dataset, ())))
+            names = sorted(everywhere | set(differences.get(dataset, ())))
             for run in same if names else ():
                 settings = flat(run.config)
                 labels[run.id] = f"{run.label} ({', '.join(f'{n}={short(settings.get(n))}' for n in names)})"
@@ -271,7 +275,7 @@ def short(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return "x".join(map(str, value))
     text = str(value)
-    return text if len(text) <= 24 else f"{text[:12]}…"  # a sum
+    return text if len(text) <= 24 else f"{text[:12]}…"  # a checksum
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -15,9 +15,9 @@ from winnow.report.runs import Run, labels
 from winnow.stats import Comparison, Estimate, Profile
 
 RESAMPLES = 5_000
-"""With other draws of so many, an interval's ends move by about a hundredth of its width."""
+"""With other seeds of the bootstrap, an interval's ends move by about a hundredth of its width."""
 BASE = "uniform"
-"""The method that gains are over."""
+"""The baseline of gains."""
 
 Scores = dict[str, list[float]]
 """Scores of the seeds by dataset."""
@@ -32,24 +32,24 @@ class Line:
     label: str
     scores: Scores
     iqm: Estimate | None
-    """None where no run has a score."""
+    """None if no run has a score."""
     published: float | None
     """The paper's IQM over the same datasets."""
     failed: int
     with_zeros: float | None
-    """The IQM if failed runs counted as 0, where there are any."""
+    """The IQM with failed runs counted as 0; None if none failed."""
     gain: Comparison | None
-    """Against uniform, on the datasets that both have; None for uniform itself."""
+    """Compared with uniform, on the datasets that both have; None for uniform itself."""
     published_gain: float | None
-    """The paper's, over the same datasets."""
+    """The paper's gain over the same datasets."""
     shared: int
-    """How many datasets these are."""
+    """The number of these datasets."""
     best: bool
     """Whether its IQM is the highest, and the interval of its lead over the second lies above 0."""
 
     @property
     def has_interval(self) -> bool:
-        """One seed has no spread, so nothing is drawn for it."""
+        """One seed has no spread, so it gets no interval."""
         return self.iqm is not None and self.iqm.seeds > 1
 
 
@@ -94,23 +94,24 @@ class Row:
 
 
 def lines(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = published.score) -> list[Line]:
-    """Every suite, algorithm and method, in order, beside what was published of it."""
+    """Every suite, algorithm and method, in order, beside the published scores."""
     return [
         line
-        for (suite, algorithm), some in grouped(runs, "suite", "algorithm").items()
-        for line in _lines(suite, algorithm, some, resamples, paper)
+        for (suite, algorithm), same in grouped(runs, "suite", "algorithm").items()
+        for line in _lines(suite, algorithm, same, resamples, paper)
     ]
 
 
 def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int, paper: Paper) -> list[Line]:
     by_label = {label: [run for run in runs if run.label == label] for label in labels(runs)}
-    scores = {label: scores_of(some) for label, some in by_label.items()}
+    scores = {label: scores_of(same) for label, same in by_label.items()}
     best = _leader(scores, by_label, resamples)
-    found = []
-    for label, some in by_label.items():
-        mine, failed = scores[label], sum(run.failure is not None for run in some)
+    made = []
+    for label, same in by_label.items():
+        mine = scores[label]
+        failed = sum(run.failure is not None for run in same)
         shared = sorted(mine.keys() & scores.get(BASE, {}).keys()) if label != BASE else []
-        found.append(
+        made.append(
             Line(
                 suite,
                 algorithm,
@@ -119,30 +120,30 @@ def _lines(suite: str, algorithm: str, runs: list[Run], resamples: int, paper: P
                 stats.interval(mine, resamples=resamples) if mine else None,
                 published.iqm(mine, algorithm, label, paper),
                 failed,
-                float(stats.iqm(scores_of(some, failed=0.0))) if failed else None,
+                float(stats.iqm(scores_of(same, failed=0.0))) if failed else None,
                 _compare(mine, scores[BASE], shared, resamples) if shared else None,
                 published.gain(shared, algorithm, label, BASE, paper),
                 len(shared),
                 label == best,
             )
         )
-    return found
+    return made
 
 
 def scores_of(runs: Sequence[Run], failed: float | None = None) -> Scores:
-    """Scores of the seeds by dataset, without runs that have none; or with this one for runs that failed."""
-    found: Scores = {}
+    """Scores of the seeds by dataset, without runs that have none; `failed` is the score of failed runs."""
+    by_dataset: Scores = {}
     for run in runs:
         score = failed if run.failure is not None else run.score
         if score is not None:
-            found.setdefault(run.dataset, []).append(score)
-    return found
+            by_dataset.setdefault(run.dataset, []).append(score)
+    return by_dataset
 
 
 def _leader(scores: Mapping[str, Scores], runs: Mapping[str, list[Run]], resamples: int) -> str | None:
-    """The method whose IQM is highest, if that can be said: see `_ahead`."""
-    if len(scores) < 2 or len({frozenset(one) for one in scores.values()}) > 1 or not all(scores.values()):
-        return None  # IQMs over other datasets
+    """The method with the highest IQM, if its lead is more than chance (see `_ahead`)."""
+    if len(scores) < 2 or len({frozenset(datasets) for datasets in scores.values()}) > 1 or not all(scores.values()):
+        return None  # IQMs over different datasets can't be compared
     first, second = sorted(scores, key=lambda label: float(stats.iqm(scores[label])), reverse=True)[:2]
     if any(run.failure is not None for label in (first, second) for run in runs[label]):
         return None
@@ -155,7 +156,7 @@ def _compare(a: Scores, b: Scores, datasets: Sequence[str], resamples: int) -> C
 
 
 def _ahead(lead: Estimate) -> bool:
-    """Whether a lead is more than chance: its interval lies above 0, and there are seeds enough for one."""
+    """Whether a lead is more than chance: there are enough seeds for an interval, and it lies above 0."""
     return lead.seeds >= stats.FEW and lead.low > 0
 
 
@@ -169,8 +170,8 @@ def profile(line: Line, top: float, resamples: int = RESAMPLES // 5) -> Profile:
 
 def rows(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = published.score) -> list[Row]:
     """Every dataset and algorithm, in order."""
-    found = []
-    for (suite, dataset, algorithm), some in grouped(runs, "suite", "dataset", "algorithm").items():
+    made = []
+    for (suite, dataset, algorithm), same_dataset in grouped(runs, "suite", "dataset", "algorithm").items():
         cells = {
             label: Cell(
                 [run.score for run in same if run.score is not None],
@@ -179,14 +180,14 @@ def rows(runs: Sequence[Run], resamples: int = RESAMPLES, paper: Paper = publish
                 warned=sum(bool(run.warnings) for run in same),
                 raw=tuple((run.seed, run.raw) for run in same if run.raw),
             )
-            for label in labels(some)
-            if (same := [run for run in some if run.label == label])
+            for label in labels(same_dataset)
+            if (same := [run for run in same_dataset if run.label == label])
         }
-        one = some[0]
+        first = same_dataset[0]
         best = _best(cells, resamples)
         cells = {label: dataclasses.replace(cell, best=label == best) for label, cell in cells.items()}
-        found.append(Row(suite, dataset, one.environment, one.level, one.share, algorithm, cells))
-    return found
+        made.append(Row(suite, dataset, first.environment, first.level, first.share, algorithm, cells))
+    return made
 
 
 def _best(cells: Mapping[str, Cell], resamples: int) -> str | None:
@@ -198,36 +199,36 @@ def _best(cells: Mapping[str, Cell], resamples: int) -> str | None:
     first, second = sorted(scored, key=lambda label: scored[label].mean or 0.0, reverse=True)[:2]
     if any(scored[label].failed or len(scored[label].scores) < stats.FEW for label in (first, second)):
         return None
-    one, two = ({"": scored[label].scores} for label in (first, second))
-    return first if _ahead(stats.compare(one, two, resamples=resamples).mean) else None
+    ours, theirs = ({"": scored[label].scores} for label in (first, second))
+    return first if _ahead(stats.compare(ours, theirs, resamples=resamples).mean) else None
 
 
 # ---------------------------------------------------------------------------------------------------------- curves
 
 
 def curve(runs: Sequence[Run], what: str) -> dict[int, float]:
-    """The mean over datasets of the mean over seeds, after each update that all runs have been looked at."""
+    """The mean over datasets of the mean over seeds, at each step that all runs have."""
     by_dataset: dict[str, list[dict[int, float]]] = {}
     for run in runs:
         if run.failure is None and (points := getattr(run, what)):
             by_dataset.setdefault(run.dataset, []).append(dict(points))
-    every = [points for some in by_dataset.values() for points in some]
+    every = [points for same in by_dataset.values() for points in same]
     steps = sorted(set.intersection(*(set(points) for points in every))) if every else []
     return {
-        step: float(np.mean([np.mean([points[step] for points in some]) for some in by_dataset.values()]))
+        step: float(np.mean([np.mean([points[step] for points in same]) for same in by_dataset.values()]))
         for step in steps
     }
 
 
 def good_shares(runs: Sequence[Run]) -> dict[float, float]:
-    """By σ: the part of the weight on the good source, the mean over datasets of the mean over seeds."""
-    found: dict[float, dict[str, list[float]]] = {}
+    """By σ: the fraction of the weight on the good source, the mean over datasets of the mean over seeds."""
+    parts: dict[float, dict[str, list[float]]] = {}
     for run in runs:
         if run.share is not None and (part := run.good_share) is not None:
-            found.setdefault(run.share, {}).setdefault(run.dataset, []).append(part)
+            parts.setdefault(run.share, {}).setdefault(run.dataset, []).append(part)
     return {
         share: float(np.mean([np.mean(seeds) for seeds in by_dataset.values()]))
-        for share, by_dataset in sorted(found.items())
+        for share, by_dataset in sorted(parts.items())
     }
 
 
@@ -235,8 +236,8 @@ def good_shares(runs: Sequence[Run]) -> dict[float, float]:
 
 
 def grouped(runs: Sequence[Run], *fields: str) -> dict[tuple[str, ...], list[Run]]:
-    """Runs by these fields, in the order that they come."""
-    found: dict[tuple[str, ...], list[Run]] = {}
+    """Runs by these fields, in order of appearance."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        found.setdefault(tuple(getattr(run, field) for field in fields), []).append(run)
-    return found
+        groups.setdefault(tuple(getattr(run, field) for field in fields), []).append(run)
+    return groups

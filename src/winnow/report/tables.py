@@ -13,13 +13,13 @@ from winnow.report import published
 from winnow.report.published import Paper
 from winnow.report.runs import Run, labels
 from winnow.report.statistics import Cell, Line, Row
-from winnow.report.studies import Group, Told, groups
+from winnow.report.studies import Group, StudyReport, groups
 
 COLUMNS = (
     "suite", "dataset", "environment", "level", "share", "algorithm", "method", "swept", "label", "seed", "steps",
     "score", "failure", "warnings", "published", "data", "name", "id",
 )  # fmt: skip
-"""What `scores` says of each run."""
+"""The columns of `scores`."""
 HEAD = (
     "suite", "algorithm", "method", "IQM", "95 % interval", "paper", "gain over uniform", "paper's gain", "datasets",
     "runs", "failed",
@@ -27,8 +27,8 @@ HEAD = (
 SHORT = {"95 % interval": "95 %", "gain over uniform": "gain", "paper's gain": "paper's"}
 """Titles for the terminal."""
 TUNED = ("suite", "algorithm", "what was tuned", "settings", "best of them", "its IQM", "mean IQM of all")
-MOST = 8
-"""Datasets that stand side by side as columns, at the most."""
+MAX_COLUMNS = 8
+"""Maximum number of datasets that are columns of a table."""
 GREEK = {
     "α": "alpha",
     "β": "beta",
@@ -47,20 +47,20 @@ RULE = (
 
 
 def scores(runs: Sequence[Run], paper: Paper = published.score) -> str:
-    """Every run, a line each."""
+    """Every run as CSV, one line each."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for run in runs:
-        said = {name: getattr(run, name) for name in COLUMNS if hasattr(run, name)}
-        said |= {
+        fields_of_run = {name: getattr(run, name) for name in COLUMNS if hasattr(run, name)}
+        fields_of_run |= {
             "share": "" if run.share is None else f"{run.share:g}",
             "swept": canonical(run.swept) if run.swept else "",
             "steps": run.config["steps"],
             "warnings": "; ".join(run.warnings),
             "published": paper(run.dataset, run.algorithm, run.label),
         }
-        writer.writerow(["" if said[name] is None else said[name] for name in COLUMNS])
+        writer.writerow(["" if fields_of_run[name] is None else fields_of_run[name] for name in COLUMNS])
     return out.getvalue()
 
 
@@ -68,7 +68,7 @@ def scores(runs: Sequence[Run], paper: Paper = published.score) -> str:
 
 
 def number(value: float | None, sign: bool = False) -> str:
-    """One decimal; nothing where there is no number."""
+    """One decimal; empty for None."""
     if value is None:
         return ""
     text = f"{value:{'+' if sign else ''}.1f}"
@@ -81,7 +81,8 @@ def interval(low: float, high: float, sign: bool = False) -> str:
 
 def fields(line: Line) -> list[str]:
     """A method's line under `HEAD`."""
-    gain, iqm = line.gain, line.iqm
+    gain = line.gain
+    iqm = line.iqm
     return [
         line.suite,
         line.algorithm,
@@ -108,8 +109,8 @@ def cell_text(cell: Cell) -> str:
 
 
 def notes(lines: Sequence[Line]) -> list[str]:
-    """What is to be known beside the IQMs: warnings of the intervals, failed runs, methods on other datasets."""
-    said: dict[tuple[str, str], list[str]] = {}
+    """Notes on the IQMs: warnings of the intervals, failed runs, methods on different datasets."""
+    methods: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         warnings = [line.iqm.warning] if line.iqm else []
         if line.failed:
@@ -118,21 +119,21 @@ def notes(lines: Sequence[Line]) -> list[str]:
         if line.gain and line.gain.iqm.warning not in warnings:
             warnings.append(f"gain over uniform: {line.gain.iqm.warning}")
         for warning in filter(None, warnings):
-            said.setdefault((line.suite, warning), []).append(f"{line.algorithm} {line.label}")
+            methods.setdefault((line.suite, warning), []).append(f"{line.algorithm} {line.label}")
     return [
-        *(f"{suite}: {_joined(where)}: {warning.rstrip('.')}." for (suite, warning), where in said.items()),
+        *(f"{suite}: {_joined(where)}: {warning.rstrip('.')}." for (suite, warning), where in methods.items()),
         *uneven(lines),
     ]
 
 
 def uneven(lines: Sequence[Line]) -> list[str]:
-    """Where methods stand side by side that were not run on the same datasets."""
+    """Warnings about methods in one table that were not run on the same datasets."""
     groups: dict[tuple[str, str], set[frozenset[str]]] = {}
     for line in lines:
         groups.setdefault((line.suite, line.algorithm), set()).add(frozenset(line.scores))
     return [
-        f"{suite}, {algorithm}: the methods do not have scores on the same datasets, so their IQMs may not be compared "
-        "with each other; gains over uniform are on the datasets that both have."
+        f"{suite}, {algorithm}: the methods do not have scores on the same datasets, so their IQMs must not be "
+        "compared; gains over uniform are on the datasets that both have."
         for (suite, algorithm), sets in groups.items()
         if len(sets) > 1
     ]
@@ -156,30 +157,32 @@ class Form(NamedTuple):
     listed: Callable[[Sequence[str]], str]
 
 
-def markdown(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told] = ()) -> str:
+def markdown(
+    runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[StudyReport] = ()
+) -> str:
     return _document(_MARKDOWN, runs, lines, rows, studies)
 
 
-def latex(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told] = ()) -> str:
+def latex(runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[StudyReport] = ()) -> str:
     return "% needs \\usepackage{booktabs,longtable}\n" + _document(_LATEX, runs, lines, rows, studies)
 
 
 def _document(
-    form: Form, runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[Told]
+    form: Form, runs: Sequence[Run], lines: Sequence[Line], rows: Sequence[Row], studies: Sequence[StudyReport]
 ) -> str:
-    """The IQMs, what is to be known of them, studies, and a table of all datasets for each suite."""
+    """The IQMs with notes, the studies, and a table of all datasets for each suite."""
     parts = [form.heading("Interquartile means"), _iqms(form, "IQM of normalised scores", lines)] if lines else []
-    told = [line for one in studies for line in one.lines]
-    said = [*notes([*lines, *told]), f"The column “paper” is {published.LABEL}.", *published.comparable(runs)]
-    parts.append(form.listed([form.escape(text) for text in said]))
-    for one in studies:
-        parts += _study(form, one)
+    study_lines = [line for report in studies for line in report.lines]
+    remarks = [*notes([*lines, *study_lines]), f"The column “paper” is {published.LABEL}.", *published.comparable(runs)]
+    parts.append(form.listed([form.escape(text) for text in remarks]))
+    for report in studies:
+        parts += _study(form, report)
     parts += [form.heading("All datasets"), form.escape(RULE) + "\n"]
     for suite in dict.fromkeys(row.suite for row in rows):
-        some = [row for row in rows if row.suite == suite]
-        columns = [label for label in labels(runs) if any(label in row.cells for row in some)]
-        body = [[form.escape(row.dataset), form.escape(row.algorithm), *(_cell(form, row, one) for one in columns)]
-                for row in some]  # fmt: skip
+        same = [row for row in rows if row.suite == suite]
+        columns = [label for label in labels(runs) if any(label in row.cells for row in same)]
+        body = [[form.escape(row.dataset), form.escape(row.algorithm), *(_cell(form, row, label) for label in columns)]
+                for row in same]  # fmt: skip
         parts.append(form.table(suite, ("dataset", "algorithm", *columns), body))
     return "\n".join(parts)
 
@@ -187,40 +190,40 @@ def _document(
 def _iqms(form: Form, title: str, lines: Sequence[Line]) -> str:
     body = []
     for line in lines:
-        words = [form.escape(text) for text in fields(line)]
+        texts = [form.escape(text) for text in fields(line)]
         body.append([form.bold(text) if line.best and text and name == "IQM" else text
-                     for name, text in zip(HEAD, words, strict=True)])  # fmt: skip
+                     for name, text in zip(HEAD, texts, strict=True)])  # fmt: skip
     return form.table(title, HEAD, body)
 
 
-def _study(form: Form, one: Told) -> list[str]:
-    """A study: what it asks, the IQMs of its variants, and a table of each algorithm with datasets for columns."""
-    name = one.study.name
-    parts = [form.heading(form.escape(f"Study: {name}")), form.escape(" ".join(about(one))) + "\n"]
-    parts.append(_iqms(form, f"{name}: IQM of normalised scores", one.lines))
-    for (suite, algorithm), some in side_by_side(one).items():
-        variants = [label for label in labels(one.runs) if any(label in row.cells for row in some)]
-        body = [[form.escape(label), *(_cell(form, row, label) for row in some)] for label in variants]
-        parts.append(form.table(f"{name}: {suite}, {algorithm}", ("variant", *(row.dataset for row in some)), body))
-    if found := [list(map(form.escape, tuned(group))) for group in groups(one)]:
-        parts.append(form.table(f"{name}: each tuned", TUNED, found))
+def _study(form: Form, report: StudyReport) -> list[str]:
+    """A study: its question, the IQMs of its variants, and a table for each algorithm with datasets as columns."""
+    name = report.study.name
+    parts = [form.heading(form.escape(f"Study: {name}")), form.escape(" ".join(about(report))) + "\n"]
+    parts.append(_iqms(form, f"{name}: IQM of normalised scores", report.lines))
+    for (suite, algorithm), same in side_by_side(report).items():
+        variants = [label for label in labels(report.runs) if any(label in row.cells for row in same)]
+        body = [[form.escape(label), *(_cell(form, row, label) for row in same)] for label in variants]
+        parts.append(form.table(f"{name}: {suite}, {algorithm}", ("variant", *(row.dataset for row in same)), body))
+    if tuned_lines := [list(map(form.escape, tuned(group))) for group in groups(report)]:
+        parts.append(form.table(f"{name}: each tuned", TUNED, tuned_lines))
     return parts
 
 
-def about(one: Told) -> list[str]:
-    """What a study asks, and what is to be known of it: sentences."""
-    study = one.study
-    left = [f"{algorithm} {', '.join(names)}" for algorithm, names in one.missing.items()]
-    said = [study.question, f"In the paper: {study.paper}.", study.remark]
-    return [text for text in (*said, f"Without a run here: {'; '.join(left)}." if left else "") if text]
+def about(report: StudyReport) -> list[str]:
+    """A study's question, and notes on it: sentences."""
+    study = report.study
+    left = [f"{algorithm} {', '.join(names)}" for algorithm, names in report.missing.items()]
+    sentences = [study.question, f"In the paper: {study.paper}.", study.remark]
+    return [text for text in (*sentences, f"Variants without a run here: {'; '.join(left)}." if left else "") if text]
 
 
-def side_by_side(one: Told) -> dict[tuple[str, str], list[Row]]:
-    """The datasets of a study by suite and algorithm, where they are few enough to be columns."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in one.rows:
-        found.setdefault((row.suite, row.algorithm), []).append(row)
-    return {key: rows for key, rows in found.items() if len(rows) <= MOST}
+def side_by_side(report: StudyReport) -> dict[tuple[str, str], list[Row]]:
+    """The datasets of a study by suite and algorithm, if they are few enough to be columns."""
+    by_suite: dict[tuple[str, str], list[Row]] = {}
+    for row in report.rows:
+        by_suite.setdefault((row.suite, row.algorithm), []).append(row)
+    return {key: rows for key, rows in by_suite.items() if len(rows) <= MAX_COLUMNS}
 
 
 def tuned(group: Group) -> list[str]:
@@ -243,16 +246,16 @@ def _markdown_text(text: str) -> str:
 
 
 def _markdown_table(title: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [[_markdown_text(one) for one in head], ["---"] * len(head), *body]
+    lines = [[_markdown_text(text) for text in head], ["---"] * len(head), *body]
     return f"**{_markdown_text(title)}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _latex_text(text: str) -> str:
-    words = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
+    escapes = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
              "–": "--", "“": "``", "”": "''", "<": r"\textless{}", ">": r"\textgreater{}"}  # fmt: skip
-    words |= {letter: rf"$\{name}$" for letter, name in GREEK.items()}
+    escapes |= {letter: rf"$\{name}$" for letter, name in GREEK.items()}
     return re.sub(
-        r"[\\~^±–“”<>&%$#_{}αβγεηκλσ]", lambda found: words.get(found[0], f"\\{found[0]}"), " ".join(text.split())
+        r"[\\~^±–“”<>&%$#_{}αβγεηκλσ]", lambda match: escapes.get(match[0], f"\\{match[0]}"), " ".join(text.split())
     )
 
 
@@ -284,9 +287,9 @@ _LATEX = Form(
 # ---------------------------------------------------------------------------------------------------- the terminal
 
 
-def show(lines: Sequence[Line], studies: Sequence[Told] = (), doubts: Sequence[str] = ()) -> None:
-    """The IQMs, on the terminal: a table for each suite. And of studies what they ask, and theirs. `doubts` come first:
-    what speaks against the numbers."""
+def show(lines: Sequence[Line], studies: Sequence[StudyReport] = (), doubts: Sequence[str] = ()) -> None:
+    """Print the IQMs: a table for each suite, then each study with its question and its IQMs. `doubts`, the reasons not
+    to trust the numbers, come first."""
     from rich.console import Console
     from rich.text import Text
 
@@ -296,11 +299,11 @@ def show(lines: Sequence[Line], studies: Sequence[Told] = (), doubts: Sequence[s
     if doubts:
         console.print()
     _show(console, lines)
-    for one in studies:
-        console.print(Text(f"study {one.study.name}: {' '.join(about(one))}"))
+    for report in studies:
+        console.print(Text(f"study {report.study.name}: {' '.join(about(report))}"))
         console.print()
-        _show(console, one.lines)
-    console.print(Text(f"“paper” is {published.LABEL}; the page (--html) says what may be compared"))
+        _show(console, report.lines)
+    console.print(Text(f"“paper” is {published.LABEL}; the page (--html) says what can be compared"))
 
 
 def _show(console: Any, lines: Sequence[Line]) -> None:
@@ -308,18 +311,19 @@ def _show(console: Any, lines: Sequence[Line]) -> None:
     from rich.text import Text
 
     for suite in dict.fromkeys(line.suite for line in lines):
-        some = [line for line in lines if line.suite == suite]
-        hidden = {"suite", "algorithm", "datasets", "runs" if any(line.failed for line in some) else "failed"}
+        same = [line for line in lines if line.suite == suite]
+        hidden = {"suite", "algorithm", "datasets", "runs" if any(line.failed for line in same) else "failed"}
         kept = [name for name in HEAD if name not in hidden]
         table = Table(box=None, header_style="bold", title=Text(suite), title_justify="left")
         for name in kept:
             side = "left" if name == "method" else "right"
             table.add_column(SHORT.get(name, name), justify=side, no_wrap=name != "method", overflow="fold")
-        for line in some:
-            said: dict[str, str] = dict(zip(HEAD, fields(line), strict=True))
-            said["method"], bold = f"{line.algorithm} {line.label}", ("method", "IQM") if line.best else ()
-            table.add_row(*(Text(said[name], style="bold" if name in bold else "") for name in kept))
+        for line in same:
+            texts: dict[str, str] = dict(zip(HEAD, fields(line), strict=True))
+            texts["method"] = f"{line.algorithm} {line.label}"
+            bold = ("method", "IQM") if line.best else ()
+            table.add_row(*(Text(texts[name], style="bold" if name in bold else "") for name in kept))
         console.print(table)
-        for note in notes(some):
+        for note in notes(same):
             console.print(Text(note, style="dim"))
         console.print()

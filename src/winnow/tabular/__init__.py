@@ -1,4 +1,5 @@
-"""Grids small enough that every answer is exact: the rooms, data from them, exact weights, and what weights are worth.
+"""Grids small enough for exact answers: the rooms, data from them, exact weights, and what weights are worth.
 
-`winnow.tabular.fourrooms` is the experiment made of these; the weighters' tests judge the learned weights by them.
+`winnow.tabular.fourrooms` is the experiment on them; tests of the weighters compare learned weights with the exact
+ones.
 """

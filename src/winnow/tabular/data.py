@@ -1,6 +1,6 @@
-"""Behaviour data from a grid: the episodes as a dataset, and the distinct things that happened in them.
+"""Behaviour data from a grid: the episodes as a dataset, and their distinct transitions.
 
-An *edge* is a distinct (s, a, s'). All exact answers are over edges with their share of the data.
+An *edge* is a distinct transition (s, a, s'). All exact answers are over edges with their share of the data.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from winnow.data.dataset import Dataset
 from winnow.tabular.grid import Grid
 
 STEP_COST = 0.02
-"""What a step costs in the dataset's rewards. So returns tell quick episodes from slow ones; scaled to [0, 1] the
-reward is 1 where one is paid and 0 elsewhere, as if nothing had a cost."""
+"""Cost of a step in the dataset's rewards, so that returns distinguish quick episodes from slow ones. Scaled to [0, 1],
+the reward is 1 on reaching the goal and 0 elsewhere, as if steps were free."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,13 +24,13 @@ class Data:
     """Episodes of a behaviour policy, as a dataset and as their distinct edges."""
 
     grid: Grid
-    dataset: Dataset  # observations are places (row, column), actions one of four columns
+    dataset: Dataset  # observations are positions (row, column), actions one of four columns
     edge: np.ndarray  # [rows] the edge of each row
     state: np.ndarray  # [edges]
     action: np.ndarray
-    following: np.ndarray  # the start where the edge pays
-    terminal: np.ndarray  # 1 where it pays, and that is also its scaled reward
-    share: np.ndarray  # the part of the rows that are this edge; sums to 1
+    following: np.ndarray  # the start if the edge is paid
+    terminal: np.ndarray  # 1 if it is paid; also its scaled reward
+    share: np.ndarray  # fraction of the rows that are this edge; sums to 1
 
     @property
     def reward(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class Data:
 
     @cached_property
     def drift(self) -> np.ndarray:
-        """[edges, S] what a unit of weight on an edge adds to inflow less outflow of each state."""
+        """[edges, S] change of each state's inflow minus outflow for a unit of weight on an edge."""
         eye = np.eye(self.grid.states)
         return eye[self.following] - eye[self.state]
 
@@ -51,13 +51,13 @@ class Data:
     def tables(self) -> Dataset:
         """The same rows with a column for each state, and one for each pair as the action: a linear network of these
         (`hidden=()`) is a table, so winnow's own weighters learn exact answers from it."""
-        place = np.eye(self.grid.states, dtype=np.float32)
-        after = place[self.following] * (1 - self.terminal[:, None])  # the state after the end is never left
+        one_hot = np.eye(self.grid.states, dtype=np.float32)
+        after = one_hot[self.following] * (1 - self.terminal[:, None])  # zero after a terminal
         last = np.append(self.dataset.episodes.start[1:], len(self.dataset)) - 1
         timeout = np.zeros(len(self.dataset), bool)
         timeout[last] = self.terminal[self.edge[last]] == 0
         return from_arrays(
-            place[self.state][self.edge],
+            one_hot[self.state][self.edge],
             np.eye(4 * self.grid.states, dtype=np.float32)[self.pair][self.edge],
             (self.terminal - STEP_COST)[self.edge],
             self.terminal[self.edge],
@@ -69,9 +69,9 @@ class Data:
 
 
 def collect(grid: Grid, seed: int = 0, episodes: int = 1000, random: float = 0.5, limit: int = 5000) -> Data:
-    """Episodes of a policy that moves at random with this probability, else along a shortest way.
+    """Episodes of a policy that moves at random with this probability, otherwise along a shortest path.
 
-    Those of the shortest length are left out. A recording stops after `limit` steps: a timeout.
+    Episodes of the shortest length are left out. An episode times out after `limit` steps.
     """
     rng = np.random.default_rng([seed, 77])
     towards = [np.flatnonzero(grid.least_steps[grid.outcome[s]] < grid.least_steps[s]) for s in range(grid.states)]
@@ -80,7 +80,8 @@ def collect(grid: Grid, seed: int = 0, episodes: int = 1000, random: float = 0.5
     shortest = int(grid.least_steps[0])
     parts: list[np.ndarray] = []
     while len(parts) < episodes:
-        state, rows = 0, []
+        state = 0
+        rows = []
         while state != grid.states and len(rows) < limit:
             good = towards[state]
             action = int(rng.integers(4)) if rng.random() < random else int(good[rng.integers(len(good))])
@@ -91,14 +92,14 @@ def collect(grid: Grid, seed: int = 0, episodes: int = 1000, random: float = 0.5
         if len(rows) > shortest:
             parts.append(np.array(rows))
     state, action, following, terminal, timeout = np.concatenate(parts).T
-    place = np.array([*grid.cells, grid.cells[0]][: grid.states + 1], np.float32)
+    positions = np.array([*grid.cells, grid.cells[0]][: grid.states + 1], np.float32)
     dataset = from_arrays(
-        place[state],
+        positions[state],
         np.eye(4)[action],
         terminal - STEP_COST,
         terminal,
         timeout,
-        place[following],
+        positions[following],
         action_bounds=(0, 1),
         name=f"rooms{'-slippery' if grid.slip else ''}-{seed}",
     )

@@ -1,10 +1,10 @@
-"""`Density`'s loss over all of the data at once, with tables for φ and ψ: what batches give with noise.
+"""`Density`'s loss over the whole dataset at once, with tables for φ and ψ: without the noise of batches.
 
-With D's share p of each edge in place of the mean over a batch, w̄ = p exp(φ + ψ) / Σ p exp(φ + ψ):
+With each edge's share p of the data in place of the mean over a batch, w̄ = p exp(φ + ψ) / Σ p exp(φ + ψ):
 
     L = −Σ w̄ r̃  +  λF · Σ p (exp φ(s') − exp(φ(s) + ψ(s,a)))²  +  λK Σ w̄ log(w̄ / p)
 
-It is `Density`'s own but for a constant, log of the number of rows.
+It equals `Density`'s loss up to a constant, the log of the number of rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from winnow.types import Array
 from winnow.weighters.density import CLIP, Density
 
 STAGES = ((1.0, 500), (0.3, 400), (0.1, 400), (0.03, 400), (0.01, 300), (1e-3, 300), (1e-4, 300))
-"""(factor of the learning rate, updates): a rate that falls lets weights settle."""
+"""(factor of the learning rate, updates): the rate decreases so that weights converge."""
 
 
 class Edges:
@@ -46,9 +46,9 @@ class Edges:
 
 
 def learn_density(data: Data, weighters: Sequence[Density], stages: Sequence[tuple[float, int]] = STAGES) -> np.ndarray:
-    """[weighters, edges] log w with E_D[w] = 1, after Adam on the whole data, all weighters side by side.
+    """[weighters, edges] log w with E_D[w] = 1, after Adam on the whole dataset, all weighters side by side.
 
-    They may differ in their numbers, not in their form. Only form, λK, λF and the learning rate are read.
+    The weighters may differ in their numbers, not in their form. Only form, λK, λF and the learning rate are used.
     """
     edges = Edges(data)
     rate = jnp.concatenate([jnp.full(steps, factor) for factor, steps in stages])
@@ -61,7 +61,8 @@ def learn_density(data: Data, weighters: Sequence[Density], stages: Sequence[tup
 def loss(weighter: Density, params: dict[str, Array], edges: dict[str, Array]) -> Array:
     """L of tables phi [S] and psi [4 S]."""
     share = edges["share"]
-    phi, psi = params["phi"][edges["state"]], params["psi"][edges["pair"]]
+    phi = params["phi"][edges["state"]]
+    psi = params["psi"][edges["pair"]]
     log_ratio = _normalised(log_weight(weighter, phi, psi), share)
     log_kl = _normalised(bound(weighter, phi), share) if weighter.form == "code-td3bc" else log_ratio
     residual = jnp.exp(params["phi"][edges["following"]]) - jnp.exp(phi + psi)
@@ -86,7 +87,7 @@ def bound(weighter: Density, value: Array) -> Array:
 
 
 def _learn(several: Any, edges: dict[str, Array], rate: Array, states: int) -> Array:
-    def one(weighter: Density) -> Array:
+    def learn_one(weighter: Density) -> Array:
         params = {"phi": jnp.zeros(states), "psi": jnp.zeros(4 * states)}
 
         def update(state: Any, factor: Array) -> tuple[Any, None]:
@@ -97,7 +98,7 @@ def _learn(several: Any, edges: dict[str, Array], rate: Array, states: int) -> A
         (params, _), _ = jax.lax.scan(update, (params, adam_init(params)), rate)
         return log_weight(weighter, params["phi"][edges["state"]], params["psi"][edges["pair"]])
 
-    return jax.vmap(one)(several)
+    return jax.vmap(learn_one)(several)
 
 
 _learn = jax.jit(_learn, static_argnames="states")

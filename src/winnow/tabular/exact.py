@@ -13,45 +13,47 @@ from scipy.special import logsumexp
 from winnow.tabular.data import Data
 
 By = Literal["edge", "pair"]
-"""edge: every (s, a, s') has its own weight, as in `Dual`: where moves slip it may choose lucky outcomes.
-pair: the edges of one (s, a) share a weight, so they occur as often as they do in the data."""
+"""edge: every (s, a, s') has its own weight, as in `Dual`: on a slippery grid it may prefer lucky outcomes.
+pair: the edges of one (s, a) share a weight, so outcomes keep their frequencies in the data."""
 
 
 def linear_program(data: Data, by: By = "pair") -> tuple[float, np.ndarray]:
-    """The greatest average reward of a flow-conserving distribution on the data, and one such distribution [edges]."""
+    """The largest average reward of a flow-conserving distribution on the data, and one such distribution [edges]."""
     spread = _spread(data, by)
     flow = np.vstack([data.drift.T @ spread, np.ones(spread.shape[1])])
     target = np.append(np.zeros(data.grid.states), 1.0)
-    found = linprog(-(data.reward @ spread), A_eq=flow, b_eq=target, method="highs")
-    assert found.status == 0, found.message
-    return -float(found.fun), spread @ found.x
+    solution = linprog(-(data.reward @ spread), A_eq=flow, b_eq=target, method="highs")
+    assert solution.status == 0, solution.message
+    return -float(solution.fun), spread @ solution.x
 
 
 Outcomes = Literal["data", "grid"]
-"""data: pairs lead where they led in the data, as far as one can know from it; grid: where they lead in truth."""
+"""data: transition probabilities as estimated from the data; grid: the true ones."""
 
 
 def distance_to_optimum(data: Data, mass: np.ndarray, best: float | None = None, outcomes: Outcomes = "data") -> float:
     """Total variation over pairs (s, a) from weighted data [edges] to the nearest optimal distribution.
 
-    `best` is the optimum of these outcomes, where it is known already. What is not in `mass` (it may sum to less than
-    1) is part of the distance.
+    `best` is the optimum for these outcomes, if it is known already. `mass` may sum to less than 1: the missing part
+    adds to the distance.
     """
     grid = data.grid
     if outcomes == "data":
         spread = _spread(data, "pair")
-        drift, reward, of_pair = data.drift.T @ spread, data.reward @ spread, (spread > 0).T @ mass
+        drift = data.drift.T @ spread
+        reward = data.reward @ spread
+        of_pair = (spread > 0).T @ mass
         best = linear_program(data)[0] if best is None else best
     else:
         reward = grid.transition[..., -1].ravel()
         drift = grid.transition[..., :-1].reshape(-1, grid.states).T - np.repeat(np.eye(grid.states), 4, axis=1)
-        drift[0] += reward  # paid, and back at the start
+        drift[0] += reward  # after the goal comes the start
         of_pair = np.bincount(data.pair, mass, minlength=4 * grid.states)
         best = grid.best if best is None else best
     pairs = len(of_pair)
     eye = eye_array(pairs, format="csr")
     equal = csr_array(np.vstack([drift, np.ones(pairs), reward]))
-    found = linprog(  # over an optimal x and what it has in common with the weighted data: 1 − distance is their sum
+    solution = linprog(  # over an optimal x and its overlap with the weighted data: 1 − distance is the overlap's sum
         np.append(np.zeros(pairs), np.full(pairs, -1.0)),
         A_ub=hstack([-eye, eye]),
         b_ub=np.zeros(pairs),
@@ -60,12 +62,12 @@ def distance_to_optimum(data: Data, mass: np.ndarray, best: float | None = None,
         bounds=np.column_stack([np.zeros(2 * pairs), np.append(np.full(pairs, np.inf), of_pair)]),
         method="highs",
     )
-    assert found.status == 0, found.message
-    return max(0.0, float(1 + found.fun))
+    assert solution.status == 0, solution.message
+    return max(0.0, float(1 + solution.fun))
 
 
 def _spread(data: Data, by: By) -> np.ndarray:
-    """[edges, variables] how a unit of each variable falls on edges."""
+    """[edges, variables] how a unit of each variable is distributed over edges."""
     if by == "edge":
         return np.eye(len(data.share))
     _, pair = np.unique(data.pair, return_inverse=True)
@@ -78,15 +80,18 @@ def exact_dual(
 ) -> np.ndarray:
     """log w [edges] at the minimum of λ log E_D[exp(e/λ)] + (1 − γ) ν(s0), with E_D[w] = 1; Newton's method.
 
-    by="pair" puts the mean of e over the outcomes of (s, a) in its place, so no outcome is preferred to another.
+    by="pair" replaces e by its mean over the outcomes of (s, a), so that no outcome is preferred to another.
     """
-    eye, spread = np.eye(data.grid.states), _spread(data, by)
+    eye = np.eye(data.grid.states)
+    spread = _spread(data, by)
     lean = discount * eye[data.following] - eye[data.state]  # de/dν
     if terminal == "mask":
         lean *= 1 - data.terminal[:, None]
-    lean, reward = csr_array(spread.T @ lean), spread.T @ data.reward
+    lean = csr_array(spread.T @ lean)
+    reward = spread.T @ data.reward
     member = spread > 0
-    log_share, ridge = np.log(member.T @ data.share), eye_array(data.grid.states)
+    log_share = np.log(member.T @ data.share)
+    ridge = eye_array(data.grid.states)
 
     def dual(nu: np.ndarray, heat: float) -> tuple[float, np.ndarray]:
         """The dual's value, and log w."""
@@ -103,11 +108,13 @@ def exact_dual(
             gradient = mean + (1 - discount) * eye[0]
             if np.abs(gradient).max() < 1e-11:
                 break
-            # The curvature is a sparse matrix less a product, (A − m mᵀ) / λ. ν is free where nothing has weight.
+            # The Hessian is a sparse matrix minus an outer product, (A − m mᵀ) / λ. ν is arbitrary in states without
+            # weight.
             solve = splu((lean.T @ (lean * weighted[:, None]) + 1e-9 * ridge).tocsc()).solve
             by_mean = solve(mean)
             step = -heat * (solve(gradient) + by_mean * (by_mean @ gradient) / (1 - by_mean @ mean))
-            slope, part = gradient @ step, 1.0
+            slope = gradient @ step
+            part = 1.0
             while dual(nu + part * step, heat)[0] > value + part * slope / 4 + 1e-15 and part > 1e-6:
                 part /= 2
             nu = nu + part * step
@@ -115,7 +122,7 @@ def exact_dual(
 
 
 def exact_budget(data: Data, budget: float, least: float = 1e-3) -> tuple[float, np.ndarray]:
-    """The λ that spends the budget (not below `least`), and its log w."""
+    """The λ at which KL(D_w‖D) equals the budget (at least `least`), and its log w."""
 
     def left(log_heat: float) -> float:
         return budget - divergence(data, exact_dual(data, float(np.exp(log_heat))))

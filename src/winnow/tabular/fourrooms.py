@@ -1,8 +1,8 @@
-"""Four rooms: can weights join pieces of episodes, none of which is optimal? Every answer here is exact or a table.
+"""Four rooms: can weights join segments of episodes, none of which is optimal? Every answer is exact or a table.
 
-A thousand episodes lead from one room to the opposite one, none by a shortest way. Each way of weighing them is judged
-by what it reports (J), by whether the weighted data conserves flow, by how far it is from optimal data, and by what the
-policy that it makes is worth in the true grid.
+A thousand episodes lead from one room to the opposite one, none by a shortest path. Each weighting of them has four
+measures: the average reward that it reports (J), whether the weighted data conserves flow, its distance from optimal
+data, and the true value of the policy extracted from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from winnow.tabular.judge import Judged
 from winnow.weighters import Density, Dual
 
 LEARNING_RATE = 0.03
-"""Of `density`'s tables at first; it falls in the stages of `winnow.tabular.density`."""
+"""Initial learning rate of `density`'s tables; it decreases in the stages of `winnow.tabular.density`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Settings:
     episodes: int = 1000
     """Episodes of the behaviour policy."""
     random: float = 0.5
-    """How often the behaviour policy moves at random; else it follows a shortest way."""
+    """Probability that the behaviour policy moves at random; otherwise it follows a shortest path."""
     aw: tuple[float, ...] = (0.1,)
     """η of advantage weighting."""
     pf: tuple[float, ...] = (0.1,)
@@ -43,34 +43,36 @@ class Settings:
     density: tuple[tuple[float, float], ...] = ((0.2, 0.1), (1.0, 1.0))
     """(λK, λF) of `paper` and `code`: those published with CQL and TD3+BC, and those with IQL."""
     dual: tuple[float, ...] = (0.003,)
-    """λ of `dual`. What it learns with its own settings, a budget of nats, is always shown too."""
+    """λ of `dual`. Its result with default settings, a budget in nats, is always shown too."""
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
-            raise BadInput(f"episodes is {self.episodes}; give 1 or more")
+            raise BadInput(f"episodes must be at least 1, got {self.episodes}")
         if not 0 < self.random <= 1:
-            raise BadInput(f"random is {self.random}; it lies above 0 (else every episode is a shortest one), up to 1")
+            raise BadInput(
+                f"random must be above 0 (or every episode would be a shortest one) and at most 1, got {self.random}"
+            )
         for name in ("aw", "pf", "dual"):
             if any(not value > 0 for value in getattr(self, name)):
-                raise BadInput(f"{name} is {getattr(self, name)}; each number must be above 0")
+                raise BadInput(f"{name}: each number must be above 0, got {getattr(self, name)}")
         if any(value > 1 for value in self.pf):
-            raise BadInput(f"pf is {self.pf}; each number is a part of the episodes, at most 1")
+            raise BadInput(f"pf: each number must be at most 1 (a fraction of the episodes), got {self.pf}")
         if any(not min(pair) >= 0 for pair in self.density):
-            raise BadInput(f"density is {self.density}; λK and λF are at least 0")
+            raise BadInput(f"density: λK and λF must be at least 0, got {self.density}")
 
 
 class Row(NamedTuple):
-    """One way of weighing one dataset."""
+    """One weighting of one dataset."""
 
     form: str
     judged: Judged
-    kl: float | None  # KL(D_w‖D) in nats; None where it is no weighting of the data
-    map: np.ndarray  # [S, 4] the part of the weighted data that each pair (s, a) has
+    kl: float | None  # KL(D_w‖D) in nats; None for the optimal policy, which is not a weighting of the data
+    map: np.ndarray  # [S, 4] fraction of the weighted data of each pair (s, a)
 
 
 @dataclass(frozen=True)
 class Seed:
-    """One dataset and all ways of weighing it."""
+    """One dataset and all its weightings."""
 
     seed: int
     rows: tuple[Row, ...]
@@ -80,12 +82,14 @@ class Seed:
 def run(
     slip: float, seeds: int, settings: Settings | None = None, done: Callable[[int], None] = lambda seed: None
 ) -> list[Seed]:
-    """A dataset for each seed, each weighed in every way. `done` is called after each of them."""
+    """A dataset for each seed, each with every weighting. `done` is called after each dataset."""
     if not 0 <= slip < 0.5:
-        raise BadInput(f"slip is {slip}; each side has that probability, so it is at least 0 and below 0.5")
+        raise BadInput(f"slip must be at least 0 and below 0.5 (the probability of each side), got {slip}")
     if seeds < 1:
-        raise BadInput(f"seeds is {seeds}; give 1 or more")
-    settings, grid, out = settings or Settings(), Grid(slip), []
+        raise BadInput(f"seeds must be at least 1, got {seeds}")
+    settings = settings or Settings()
+    grid = Grid(slip)
+    out = []
     for seed in range(seeds):
         out.append(_measure(collect(grid, seed, settings.episodes, settings.random), seed, settings))
         done(seed)
@@ -94,7 +98,8 @@ def run(
 
 def _measure(data: Data, seed: int, settings: Settings) -> Seed:
     best, plan = linear_program(data)
-    grid, length = data.grid, data.dataset.episodes.length
+    grid = data.grid
+    length = data.dataset.episodes.length
     often = grid.occupancy(grid.optimal)
     assert often is not None
     rows = [Row("optimal policy", Judged(grid.best, 0.0, 0.0, grid.best), None, often)]
@@ -114,9 +119,9 @@ def _measure(data: Data, seed: int, settings: Settings) -> Seed:
 
 
 def _ways(data: Data, settings: Settings, plan: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Each way of weighing the data, by name, as log mass."""
+    """Each weighting of the data, by name, as log mass."""
     with np.errstate(divide="ignore"):
-        yield "linear program", np.log(np.maximum(plan, 0))  # a solver's zero may lie below it
+        yield "linear program", np.log(np.maximum(plan, 0))  # a solver's zeros may be slightly negative
     yield "behaviour", judging.from_rows(data)
     for eta in settings.aw:
         yield f"AW η={eta:g}", judging.from_rows(data, sampler=AW(eta))
@@ -156,15 +161,15 @@ class Summary(NamedTuple):
     form: str
     of: dict[str, stats.Estimate]  # by the names of `MEASURES`
     optimum: float
-    """The mean of the policy's reward as a part of the best policy's."""
+    """The mean of the policy's reward as a fraction of the best policy's."""
 
 
-def summarise(found: Sequence[Seed], best: float) -> list[Summary]:
+def summarise(seeds: Sequence[Seed], best: float) -> list[Summary]:
     """One line for each form, in the order of the rows."""
     out = []
-    for place, first in enumerate(found[0].rows):
-        judged = [seed.rows[place].judged for seed in found]
-        of = {name: _estimate([getattr(one, name) for one in judged]) for name in MEASURES}
+    for number, first in enumerate(seeds[0].rows):
+        judged = [seed.rows[number].judged for seed in seeds]
+        of = {name: _estimate([getattr(result, name) for result in judged]) for name in MEASURES}
         out.append(Summary(first.form, of, of["value"].value / best))
     return out
 
@@ -174,8 +179,8 @@ def _estimate(values: Sequence[float]) -> stats.Estimate:
     return stats.interval({"rooms": np.asarray(values)}, stats.mean, resamples=10_000)
 
 
-def record(found: Sequence[Seed]) -> Mapping[str, Any]:
-    """Raw values of every seed and form, and the maps of the first seed, as JSON can hold them."""
+def record(seeds: Sequence[Seed]) -> Mapping[str, Any]:
+    """Raw values of every seed and form, and the maps of the first seed, as plain JSON."""
     return {
         "seeds": [
             {
@@ -183,7 +188,7 @@ def record(found: Sequence[Seed]) -> Mapping[str, Any]:
                 "data": seed.numbers,
                 "rows": [{"form": row.form, **row.judged._asdict(), "kl": row.kl} for row in seed.rows],
             }
-            for seed in found
+            for seed in seeds
         ],
-        "maps": {row.form: np.round(row.map, 7).tolist() for row in found[0].rows},
+        "maps": {row.form: np.round(row.map, 7).tolist() for row in seeds[0].rows},
     }

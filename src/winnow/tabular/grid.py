@@ -1,7 +1,7 @@
 """Rooms on a grid as a table: where each move leads, what a policy earns, and the best one.
 
-Four moves. Somebody who has been to the goal is paid 1 and begins again at the start, so the average reward of a policy
-is 1 over its mean number of steps from start to start.
+There are four moves. Reaching the goal pays 1 and leads back to the start, so the average reward of a policy is 1 over
+its mean number of steps from start to start.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ FOUR_ROOMS = (".....#.....",  # the rooms of Sutton, Precup and Singh (1999), an
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 """Up, right, down, left: (row, column)."""
 REACHED = 1e-9
-"""What happens less often than this does not happen."""
+"""Smaller probabilities count as 0."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """State 0 is the start. The outcome with the number `states` is to be paid and sent back to it."""
+    """State 0 is the start. The outcome with the number `states` is the payment, followed by state 0."""
 
     slip: float = 0.0
-    """Probability of going to the left of where one meant to go, and of going to the right."""
+    """Probability of moving to the left of the intended direction, and of moving to the right."""
     rooms: tuple[str, ...] = FOUR_ROOMS
     pays: Literal["leaving", "entering"] = "leaving"
-    """leaving: the goal is a state, and any move from it pays and leads back; entering: the move into it does both."""
+    """leaving: the goal is a state, and any move from it pays and leads to the start; entering: the move into it
+    does."""
 
     @cached_property
     def cells(self) -> list[tuple[int, int]]:
-        """The places of all states, the start first, and the goal's as the last one."""
+        """The positions of all states, the start first and the goal last."""
         every = [(y, x) for y, line in enumerate(self.rooms) for x, mark in enumerate(line) if mark != "#"]
         return sorted(every, key=lambda cell: "S.G".index(self.rooms[cell[0]][cell[1]]))
 
@@ -55,7 +56,7 @@ class Grid:
 
     @cached_property
     def outcome(self) -> np.ndarray:
-        """[S, 4] where a move leads when it does not slip. A wall leaves one where one was."""
+        """[S, 4] the next state if the move does not slip. A move into a wall stays in place."""
         number = {cell: i for i, cell in enumerate(self.cells)}
         there = [[(y + dy, x + dx) for dy, dx in MOVES] for y, x in self.cells[: self.states]]
         out = np.array([[number.get(cell, i) for cell in row] for i, row in enumerate(there)])
@@ -65,7 +66,7 @@ class Grid:
 
     @cached_property
     def transition(self) -> np.ndarray:
-        """[S, 4, S + 1] probability of each outcome; the last is to be paid and sent back."""
+        """[S, 4, S + 1] probability of each outcome; the last is the payment."""
         out = np.zeros((self.states, 4, self.states + 1))
         for turn, chance in ((0, 1 - 2 * self.slip), (1, self.slip), (-1, self.slip)):
             for a in range(4):
@@ -74,7 +75,7 @@ class Grid:
 
     @cached_property
     def least_steps(self) -> np.ndarray:
-        """[S + 1] the least number of steps until one is paid."""
+        """[S + 1] the smallest number of steps to the payment."""
         far = np.full(self.states + 1, np.inf)
         far[-1] = 0
         for _ in range(self.states):
@@ -84,7 +85,7 @@ class Grid:
     # ----------------------------------------------------------------------------------------- policies [S, 4]
 
     def occupancy(self, policy: np.ndarray) -> np.ndarray | None:
-        """[S, 4] how often each pair (s, a) occurs in a long run; None if it may come to where it never leaves."""
+        """[S, 4] the long-run frequency of each pair (s, a); None if the policy may get stuck."""
         moves = np.einsum("sa,sat->st", policy, self.transition)
         within = moves[:, :-1]
         seen = np.zeros(self.states, bool)
@@ -108,7 +109,7 @@ class Grid:
 
     @cached_property
     def optimal(self) -> np.ndarray:
-        """[S, 4] the best policy, by policy iteration; where several moves are best it takes each as often."""
+        """[S, 4] the best policy, by policy iteration; it is uniform over equally good moves."""
         policy = np.eye(4)[np.argmin(self.least_steps[self.outcome], axis=1)]
         while True:
             moves = np.einsum("sa,sat->st", policy, self.transition)[:, :-1]
@@ -122,5 +123,5 @@ class Grid:
 
     @cached_property
     def best(self) -> float:
-        """The greatest average reward of any policy."""
+        """The largest average reward of any policy."""
         return self.value(self.optimal)

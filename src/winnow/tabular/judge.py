@@ -1,7 +1,7 @@
-"""What weights do to behaviour data, and what the policy they make is worth in the true grid.
+"""Measures of weighted behaviour data, and the true value of the policy extracted from it.
 
-Weighted data is the log of the part that each edge has of it, `log_mass` [edges]. As logs, since a policy must do
-right even in states that have next to no weight.
+Weighted data is given as `log_mass` [edges], the log of each edge's fraction of it. Logs keep the policy exact even in
+states with almost no weight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Judged(NamedTuple):
 
 
 def judge(data: Data, log_mass: np.ndarray, outcomes: Outcomes = "data") -> Judged:
-    """`outcomes` says what an optimal occupancy is: by the data's own outcomes, or in the true grid."""
+    """`outcomes` defines optimal occupancies: by the data's own outcomes, or in the true grid."""
     mass = np.exp(log_mass)
     return Judged(
         reported=float(mass @ data.reward),
@@ -35,7 +35,7 @@ def judge(data: Data, log_mass: np.ndarray, outcomes: Outcomes = "data") -> Judg
 
 
 def extracted(data: Data, log_mass: np.ndarray) -> np.ndarray:
-    """[S, 4] π(a|s) ∝ D(s,a) w(s,a), also where nearly nothing is left; uniform in states that are never drawn."""
+    """[S, 4] π(a|s) ∝ D(s,a) w(s,a), exact even for tiny weights; uniform in states that are never sampled."""
     top = np.full(data.grid.states, -np.inf)
     np.maximum.at(top, data.state, log_mass)
     drawn = np.isfinite(log_mass)
@@ -49,24 +49,26 @@ def extracted(data: Data, log_mass: np.ndarray) -> np.ndarray:
 
 
 def from_rows(data: Data, log_weight: np.ndarray | float = 0.0, sampler: Sampler | None = None) -> np.ndarray:
-    """Of rows with these log weights, drawn by a sampler."""
+    """The log mass of rows with these log weights, sampled by a sampler."""
     with np.errstate(divide="ignore"):
         row = np.log((sampler or Uniform()).probabilities(data.dataset)) + log_weight
     top = np.full(len(data.share), -np.inf)
     np.maximum.at(top, data.edge, row)
-    some = np.isfinite(top)[data.edge]
-    total = np.bincount(data.edge[some], np.exp(row[some] - top[data.edge[some]]), minlength=len(data.share))
+    possible = np.isfinite(top)[data.edge]
+    total = np.bincount(
+        data.edge[possible], np.exp(row[possible] - top[data.edge[possible]]), minlength=len(data.share)
+    )
     with np.errstate(divide="ignore"):
         return _normalised(np.log(total) + np.where(np.isfinite(top), top, 0.0))
 
 
 def from_edges(data: Data, log_weight: np.ndarray) -> np.ndarray:
-    """Of log w by edge."""
+    """The log mass of edges with these log weights."""
     return _normalised(np.log(data.share) + log_weight)
 
 
 def pairs(data: Data, log_mass: np.ndarray) -> np.ndarray:
-    """[S, 4] the part that each pair has of weighted data."""
+    """[S, 4] the fraction of the weighted data of each pair."""
     return np.bincount(data.pair, np.exp(log_mass), minlength=4 * data.grid.states).reshape(-1, 4)
 
 

@@ -1,4 +1,4 @@
-"""State–action maps: cells cut in four triangles, one for each move, darker where more weight lies."""
+"""State–action maps: each cell has four triangles, one for each move, darker for more weight."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from winnow.render.figures import COLOURS
 from winnow.tabular.grid import MOVES, Grid
 
 SHADES = ("#FFFFFF", "#9CCBE8", "#0072B2", "#00263B")
-WALL, LINE = "#5B5B5B", "#E2E2E2"
-START, GOAL = COLOURS[1], COLOURS[2]
+WALL = "#5B5B5B"
+LINE = "#E2E2E2"
+START = COLOURS[1]
+GOAL = COLOURS[2]
 
 
 def draw(grid: Grid, maps: Mapping[str, np.ndarray], below: Mapping[str, str], title: str, columns: int = 4) -> Any:
-    """A panel for each map [S, 4], with a line of words under its name. All have one scale, cut at the share that each
-    step of the shortest way has: what is darker than that can't be an optimal flow."""
+    """A panel for each map [S, 4], with a line of text under its name. All share one scale, clipped at the fraction
+    that each step of a shortest path has: anything darker can't be an optimal flow."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
     from matplotlib.figure import Figure
@@ -36,14 +38,14 @@ def draw(grid: Grid, maps: Mapping[str, np.ndarray], below: Mapping[str, str], t
     for axis in axes.flat[len(maps) :]:
         axis.axis("off")
     bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes, extend="max", shrink=0.7, aspect=35, pad=0.012)
-    bar.set_label("part of the weighted data", fontsize=8.5)
+    bar.set_label("fraction of the weighted data", fontsize=8.5)
     bar.ax.tick_params(labelsize=8)
     figure.suptitle(f"{title}\n", fontsize=11)
     marks = [
         Line2D([], [], ls="", marker="s", ms=9, mfc="none", mec=colour, mew=2, label=label)
         for colour, label in ((START, "start"), (GOAL, "goal: pays 1, then back to the start"))
     ]
-    marks.append(Line2D([], [], ls="", label="a triangle lies on the side of its cell that the move goes to"))
+    marks.append(Line2D([], [], ls="", label="each triangle points in the direction of its move"))
     figure.legend(handles=marks, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)
     return figure
 
@@ -53,7 +55,8 @@ def _panel(axis: Any, grid: Grid, colour: np.ndarray) -> None:
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Rectangle
 
-    height, width = len(grid.rooms), len(grid.rooms[0])
+    height = len(grid.rooms)
+    width = len(grid.rooms[0])
     axis.add_patch(Rectangle((-0.5, -0.5), width, height, facecolor=WALL, edgecolor=WALL, lw=3))
     corners = [[(x + (dx - dy) / 2, y + (dx + dy) / 2), (x + (dx + dy) / 2, y + (dy - dx) / 2), (x, y)]
                for y, x in grid.cells[: grid.states] for dy, dx in MOVES]  # fmt: skip

@@ -455,7 +455,7 @@ def use_grid(folder: Path) -> Said:
 
     said: Said = []
     found = read(folder, said.append)
-    told = [studies.told(one, found, 20) for one in studies.held(found)]
+    told = [studies.study_report(one, found, 20) for one in studies.complete_studies(found)]
     lines, rows = statistics.lines(found, 20), statistics.rows(found, 20)
     texts = [
         tables.scores(found, published.score),
