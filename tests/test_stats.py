@@ -422,8 +422,8 @@ def test_episodes_are_refused(scores):
             {"ant": [1, 2], "hopper": [1, np.nan, 3]},
             r"dataset hopper: score 1 of 3 \(counted from 0\) must be a finite number, got nan",
         ),
-        ({"ant": [np.inf]}, r"dataset ant: score 0 of 1 .* is inf"),
-        (np.array([[1, 2], [np.nan, 2]]), r"row 1: score 0 of 2 .* is nan"),
+        ({"ant": [np.inf]}, r"dataset ant: score 0 of 1 .* got inf"),
+        (np.array([[1, 2], [np.nan, 2]]), r"row 1: score 0 of 2 .* got nan"),
         ({"ant": []}, "dataset ant: there must be at least one score, got none; leave the dataset out"),
         ({}, "scores must have at least one dataset"),
         (np.zeros((0, 3)), "at least one dataset"),
@@ -445,7 +445,7 @@ def test_unusable_scores_are_refused(scores, say):
         ({"level": 95}, "level must be between 0 and 1, got 95"),
         ({"level": 0}, "level must be between 0 and 1, got 0"),
         ({"resamples": 0}, "resamples must be at least 1"),
-        ({"seed": -1}, "seed is -1"),
+        ({"seed": -1}, "seed at least 0, got 50000 and -1"),
     ],
 )
 def test_unusable_settings_are_refused(settings, say):

@@ -1,4 +1,4 @@
-"""What packs take: estimates compared with real ones, and cut to a device's memory."""
+"""Memory and time of packs: estimates compared with real packs, and divided to fit a device's memory."""
 
 from __future__ import annotations
 

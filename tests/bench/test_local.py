@@ -184,7 +184,7 @@ def test_a_pack_that_is_out_of_memory_is_halved_until_it_fits(tmp_path, monkeypa
     assert [one.id for one in results] == [one.id for one in runs]
     assert not list((tmp_path / "work").iterdir())
     monkeypatch.setattr(loop, "Pack", lambda *_, **__: small([1, 2, 3]))
-    with pytest.raises(BadInput, match=r"seed0: does not fit into what is free of the device's memory; see what else"):
+    with pytest.raises(BadInput, match=r"seed0: does not fit into the free memory of the device; stop what else"):
         run_pack(runs[:1], tmp_path / "none")
 
 

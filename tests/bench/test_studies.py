@@ -264,7 +264,7 @@ def test_the_report_of_a_study(done, tmp_path, capsys):
     assert "| variant | hopper-random-expert-diverse-5%@300 |" in table.read_text()
     capsys.readouterr()
     assert main(["report", str(done), "--study", "forms"]) == 0
-    assert "Without a run here: bc paper λK=0.2, λF=0.1" in " ".join(capsys.readouterr().out.split())
+    assert "Variants without a run here: bc paper λK=0.2, λF=0.1" in " ".join(capsys.readouterr().out.split())
     assert main(["report", str(done), "--study", "optidice"]) == 0
     assert main(["report", str(done), "--study", "lamda"]) == 2
 

@@ -178,7 +178,7 @@ def test_what_speaks_against_a_grid_comes_first(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--html", str(page), "--csv", str(table)]) == 0
     text = page.read_text()
     weak = f"{TWO[0]}, iql: best-source scores 30.0, the policy that made its rows 100.0 (30%)"
-    assert text.index("What speaks against these numbers") < text.index("In short")
+    assert text.index("Warnings about these numbers") < text.index("In short")
     assert weak in text.replace("&#39;", "'")
     assert "3 of 9 runs have a critic that diverged" in text
     assert "3 with warnings" in text
@@ -198,7 +198,7 @@ def test_a_grid_without_doubts_says_nothing_of_them(tmp_path):
         dataclasses.replace(one, dataset=one.dataset | known).save(tmp_path)
     page = tmp_path / "page.html"
     assert main(["report", str(tmp_path), "--html", str(page)]) == 0
-    assert "speaks against" not in page.read_text()
+    assert "Warnings about" not in page.read_text()
 
 
 def test_a_grid_in_which_everything_failed_is_still_a_report(tmp_path, capsys):
@@ -231,7 +231,7 @@ def test_data_of_other_kinds_is_not_averaged(tmp_path):
     }
     said = " ".join(published.comparable(runs))
     assert "2 datasets here are regenerated" in said
-    assert "1 dataset here is cut to fewer rows" in said
+    assert "1 dataset here is reduced to fewer rows" in said
     assert "Updates: 1,000 here, 1,000,000 in the paper." in said
     assert "Seeds of a dataset and method: 1 here, 3 in the paper." in said
 
@@ -448,7 +448,7 @@ def test_a_study_in_all_forms(tmp_path, capsys):
 def test_results_that_are_no_part_of_a_study_get_a_line(tmp_path, capsys):
     write(tmp_path, planned(TWO, methods=("pf",)))
     assert main(["report", str(tmp_path), "--study", "lambda"]) == 2
-    assert "no run here is part of it; `winnow bench run study:lambda` does it" in capsys.readouterr().err
+    assert "no run here is part of it; `winnow bench run study:lambda` trains its runs" in capsys.readouterr().err
 
 
 # -------------------------------------------------------------------------------------------------------------- gains
@@ -519,7 +519,7 @@ def test_markdown_and_latex_have_the_numbers_of_the_report(tmp_path):
     assert f"\\textbf{{{cell.mean:.1f} $\\pm$ {cell.spread:.1f} (3)}} {{\\scriptsize (paper 111.3)}}" in latex
     assert "hopper-random-expert-5\\% & iql" in latex
     for text in (markdown, latex):
-        assert "regenerated: other behaviour policies" in text
+        assert "regenerated, with other behaviour policies" in text
     assert latex.count("{") == latex.count("}")
     assert not re.search(r"(?<!\\)%", latex.split("\n", 1)[1])
 
@@ -565,7 +565,7 @@ def test_files_that_are_no_results_are_named_and_not_moved(tmp_path, capsys):
     assert f"{junk}: is damaged or cut short" in said
     assert "lacks what a report needs (ValueError: config.steps is not a whole number)" in said
     assert junk.exists()
-    assert "2 files are no results and do not count" in page.read_text()
+    assert "2 files are not results and do not count" in page.read_text()
 
 
 def test_outputs_are_files_of_their_own(tmp_path, capsys):
