@@ -25,6 +25,7 @@ from peers import d3rlpy_loops, plain_loop
 from shapes import BATCH, hopper_like, pack, rates, stepper, table
 
 from winnow.bench.costs import pace
+from winnow.errors import run_script
 from winnow.packs.pack import Pack
 from winnow.packs.step import update
 
@@ -80,13 +81,13 @@ def flops(packed: Pack) -> float:
 
 def _products(jaxpr: Any) -> float:
     total = 0.0
-    for one in jaxpr.eqns:
-        if one.primitive.name == "dot_general":
-            (over, _), _ = one.params["dimension_numbers"]
-            shape = one.invars[0].aval.shape
-            total += 2 * one.outvars[0].aval.size * _size(shape[axis] for axis in over)
-        counts = [_products(inner) for inner in jaxprs_in_params(one.params)]
-        total += max(counts, default=0) if one.primitive.name == "cond" else sum(counts)
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (over, _), _ = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            total += 2 * equation.outvars[0].aval.size * _size(shape[axis] for axis in over)
+        counts = [_products(inner) for inner in jaxprs_in_params(equation.params)]
+        total += max(counts, default=0) if equation.primitive.name == "cond" else sum(counts)
     return total
 
 
@@ -118,7 +119,8 @@ def ceilings() -> dict[str, float]:
         return min(spent)
 
     small = jax.default_backend() == "cpu"
-    long, side = jnp.arange(2**26 if small else 2**30, dtype=jnp.float32), 1024 if small else 8192
+    long = jnp.arange(2**26 if small else 2**30, dtype=jnp.float32)
+    side = 1024 if small else 8192
     number = jnp.float32 if small else jnp.float16
     square = jax.random.normal(jax.random.key(0), (side, side), number) / side**0.5  # keeps its size
     return {
@@ -155,48 +157,48 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--largest", type=int, default=512, help="runs in a pack")
     parser.add_argument("--limit", type=float, default=float("inf"), help="begin nothing after so many seconds")
-    words = parser.parse_args()
+    args = parser.parse_args()
     began = time.perf_counter()
     # A fresh folder: programs are compiled, and can then be taken from it once to see what that saves.
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
     top = ceilings()
-    found: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rows": words.rows}
-    found |= {"mixtures": words.mixtures, "ceilings": top}
-    print(found, flush=True)
+    numbers: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rows": args.rows}
+    numbers |= {"mixtures": args.mixtures, "ceilings": top}
+    print(numbers, flush=True)
     lines = [("", "runs", "run-steps/s", "of flop/s", "of bytes/s", "first turn, s", "precision")]
 
     def keep() -> None:
-        if words.json:
-            Path(words.json).write_text(json.dumps(found, indent=1) + "\n")
+        if args.json:
+            Path(args.json).write_text(json.dumps(numbers, indent=1) + "\n")
 
-    def one(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
-        if time.perf_counter() - began > words.limit or count > words.largest:
+    def measure_point(name: str, datasets: list[Any], algorithm: str, method: str, count: int, width: int) -> None:
+        if time.perf_counter() - began > args.limit or count > args.largest:
             return
         turn = 100 if algorithm == "cql" or count >= 256 else 300
         packed, got = ready(lambda: pack(datasets, algorithm, method, count, width=width), turn)
-        got |= measure(packed, turn, words.seconds)
+        got |= measure(packed, turn, args.seconds)
         got |= {"GFLOP a run-step": flops(packed) / 1e9, "least MB a run-step": least_bytes(packed) / 1e6}
         got["of flop/s"] = got["run-steps/s"] * got["GFLOP a run-step"] * 1e9 / top["flop/s"]
         got["of bytes/s"] = got["run-steps/s"] * got["least MB a run-step"] * 1e6 / top["bytes/s"]
-        found[name] = got
+        numbers[name] = got
         shares = f"{got['of flop/s']:.0%}", f"{got['of bytes/s']:.0%}"
         cells = f"{got['run-steps/s']:,.0f}", *shares, f"{got['first turn, s']:.1f}", got["precision"]
         lines.append((name.split(" ×")[0], str(count), *cells))
         print(*lines[-1], flush=True)
         keep()
 
-    datasets = hopper_like(words.rows, words.mixtures)
+    datasets = hopper_like(args.rows, args.mixtures)
     for what in PLAN:
-        one(f"{what[0]} {what[1]} × {what[2]}", datasets, *what)
+        measure_point(f"{what[0]} {what[1]} × {what[2]}", datasets, *what)
     jax.clear_caches()
-    one(f"{PLAN[0][0]} {PLAN[0][1]} compiled before × {PLAN[0][2]}", datasets, *PLAN[0])
+    measure_point(f"{PLAN[0][0]} {PLAN[0][1]} compiled before × {PLAN[0][2]}", datasets, *PLAN[0])
     table("2×256, batch 256", lines)
-    if time.perf_counter() - began < words.limit:
-        found["one run, steps/s"] = speed = beside_peers(datasets, 40 if jax.default_backend() == "cpu" else 2_000)
+    if time.perf_counter() - began < args.limit:
+        numbers["one run, steps/s"] = speed = beside_peers(datasets, 40 if jax.default_backend() == "cpu" else 2_000)
         base = speed["plain scan, iql uniform"]
         table("one run", [(name, f"{rate:,.0f} steps/s", f"{rate / base:.2f} ×") for name, rate in speed.items()])
         keep()
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -38,12 +38,12 @@ Step = Callable[[int], dict[str, float]]
 
 def layers(name: str, *networks: list[Any]) -> Params:
     """Layers [(weights, biases), …] under winnow's names, several networks of one shape stacked."""
-    found = {}
+    params = {}
     for depth in range(len(networks[0])):
         for number, kind in enumerate(("w", "b")):
             parts = [np.array(network[depth][number], np.float64) for network in networks]  # a copy: it goes on
-            found[f"{name}/{depth}/{kind}"] = np.stack(parts) if len(parts) > 1 else parts[0]
-    return found
+            params[f"{name}/{depth}/{kind}"] = np.stack(parts) if len(parts) > 1 else parts[0]
+    return params
 
 
 def flax_layers(tree: Mapping[str, Any], count: int = 3) -> list[Any]:
@@ -51,7 +51,7 @@ def flax_layers(tree: Mapping[str, Any], count: int = 3) -> list[Any]:
 
 
 def torch_layers(*linears: Any) -> list[Any]:
-    return [(one.weight.detach().numpy().T, one.bias.detach().numpy()) for one in linears]
+    return [(linear.weight.detach().numpy().T, linear.bias.detach().numpy()) for linear in linears]
 
 
 # ------------------------------------------------------------------------------------------------------- JAX
@@ -88,22 +88,23 @@ def iql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
 
     def step(number: int) -> dict[str, float]:
         info = made.update(batch_of(*(batches[column][number] for column in columns)))
-        found = {"loss/value": info["value_loss"], "loss/critic": info["critic_loss"]}
-        found["loss/actor"] = info["actor_loss"]
+        out = {"loss/value": info["value_loss"], "loss/critic": info["critic_loss"]}
+        out["loss/actor"] = info["actor_loss"]
         if weighted:
-            found["weighter/loss"] = info["discriminator_loss"]
-        return {name: float(value) for name, value in found.items()}
+            out["weighter/loss"] = info["discriminator_loss"]
+        return {name: float(value) for name, value in out.items()}
 
     def params() -> Params:
-        critic, actor = made.critic.params, made.actor.params
+        critic = made.critic.params
+        actor = made.actor.params
         mean = [*flax_layers(actor["MLP_0"], 2), (actor["Dense_0"]["kernel"], actor["Dense_0"]["bias"])]
-        found = layers("critic", *(flax_layers(critic[f"Critic_{i}"]["MLP_0"]) for i in range(2)))
-        found |= layers("value", flax_layers(made.value.params["MLP_0"])) | layers("actor/mean", mean)
-        found["actor/log_std"] = np.asarray(actor["log_stds"], np.float64)
+        out = layers("critic", *(flax_layers(critic[f"Critic_{i}"]["MLP_0"]) for i in range(2)))
+        out |= layers("value", flax_layers(made.value.params["MLP_0"])) | layers("actor/mean", mean)
+        out["actor/log_std"] = np.asarray(actor["log_stds"], np.float64)
         if weighted:
             ratio = made.discriminator.params
-            found |= layers("psi", flax_layers(ratio["MLP_0"])) | layers("phi", flax_layers(ratio["MLP_1"]))
-        return found
+            out |= layers("psi", flax_layers(ratio["MLP_0"])) | layers("phi", flax_layers(ratio["MLP_1"]))
+        return out
 
     return step, params
 
@@ -150,26 +151,26 @@ def cql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
 
     def step(number: int) -> dict[str, float]:
         info = made.train({name: batches[column][number] for name, column in columns.items()})
-        found = {"loss/actor": info["policy_loss"]}
-        found["critic"] = info["qf1_loss"] + info["qf2_loss"]
+        out = {"loss/actor": info["policy_loss"]}
+        out["critic"] = info["qf1_loss"] + info["qf2_loss"]
         if weighted:
-            found["weighter/loss"] = info["discriminator_loss"]
-        return {name: float(value) for name, value in found.items()}
+            out["weighter/loss"] = info["discriminator_loss"]
+        return {name: float(value) for name, value in out.items()}
 
     def params() -> Params:
         trees = {name: state.params for name, state in made._train_states.items()}
         network = "FullyConnectedNetwork_0"
-        found = layers("critic", *(flax_layers(trees[name]["params"][network]) for name in ("qf1", "qf2")))
+        out = layers("critic", *(flax_layers(trees[name]["params"][network]) for name in ("qf1", "qf2")))
         actor = trees["policy"]["params"]
-        found |= layers("actor", flax_layers(actor["base_network"]))
+        out |= layers("actor", flax_layers(actor["base_network"]))
         line = [actor[f"log_std_{name}_module"]["value"] for name in ("multiplier", "offset")]
-        found["log_std_line"] = np.asarray(line, np.float64)
-        found["log_alpha"] = np.asarray(trees["log_alpha"]["params"]["value"], np.float64)
+        out["log_std_line"] = np.asarray(line, np.float64)
+        out["log_alpha"] = np.asarray(trees["log_alpha"]["params"]["value"], np.float64)
         if weighted:
             ratio = trees["discriminator"]["params"]
-            found |= layers("psi", flax_layers(ratio[network]))
-            found |= layers("phi", flax_layers(ratio["FullyConnectedNetwork_1"]))
-        return found
+            out |= layers("psi", flax_layers(ratio[network]))
+            out |= layers("phi", flax_layers(ratio["FullyConnectedNetwork_1"]))
+        return out
 
     return step, params
 
@@ -209,7 +210,8 @@ def _td3bc(batches: Mapping[str, np.ndarray]) -> tuple[Step, Callable[[], Params
         return {}
 
     def params() -> Params:
-        critic, actor = made.critic, made.actor
+        critic = made.critic
+        actor = made.actor
         both = [torch_layers(*(getattr(critic, f"l{i}") for i in group)) for group in ((1, 2, 3), (4, 5, 6))]
         return layers("critic", *both) | layers("actor", torch_layers(actor.l1, actor.l2, actor.l3))
 
@@ -247,8 +249,8 @@ def _dw_td3bc(batches: Mapping[str, np.ndarray]) -> tuple[Step, Callable[[], Par
         rows = zip(*(batches[name][number].astype(np.float32) for name in names), strict=True)
         batch = [transition(*sizes, o, a, float(r), n, float(t)) for o, a, r, n, t in rows]
         info = made.update(mini_batch(batch))
-        found = {"loss/critic": info["critic_loss"], "weighter/loss": info["discriminator_loss"]}
-        return {name: float(value) for name, value in found.items()}
+        out = {"loss/critic": info["critic_loss"], "weighter/loss": info["discriminator_loss"]}
+        return {name: float(value) for name, value in out.items()}
 
     def encoded(network: Any, last: Any) -> list[Any]:
         return torch_layers(*network._fcs, last)
@@ -256,9 +258,9 @@ def _dw_td3bc(batches: Mapping[str, np.ndarray]) -> tuple[Step, Callable[[], Par
     def params() -> Params:
         critics = [encoded(q._encoder, q._fc) for q in impl._q_func._q_funcs]
         ratio = impl._discriminator
-        found = layers("critic", *critics) | layers("actor", encoded(impl._policy._encoder, impl._policy._fc))
-        found |= layers("psi", encoded(ratio._state_action_encoder, ratio._state_action_fc))
-        return found | layers("phi", encoded(ratio._state_encoder, ratio._state_fc))
+        out = layers("critic", *critics) | layers("actor", encoded(impl._policy._encoder, impl._policy._fc))
+        out |= layers("psi", encoded(ratio._state_action_encoder, ratio._state_action_fc))
+        return out | layers("phi", encoded(ratio._state_encoder, ratio._state_fc))
 
     return step, params
 
@@ -285,23 +287,23 @@ def main() -> None:
     parser.add_argument("--code", type=Path, required=True, help="the folder of the authors' repository")
     parser.add_argument("--batches", type=Path, required=True, help="what `exact.py batches` wrote")
     parser.add_argument("--out", type=Path, required=True)
-    words = parser.parse_args()
-    sys.path[:0] = [str(path) for path in paths(words.name, words.code)]
-    with np.load(words.batches) as file:
+    args = parser.parse_args()
+    sys.path[:0] = [str(path) for path in paths(args.name, args.code)]
+    with np.load(args.batches) as file:
         batches = dict(file)
-    make = PEERS[words.name.removeprefix("dw-")][0]
-    step, params = make(batches, words.name.startswith("dw-"))
-    found: dict[str, Any] = {f"0/{name}": value for name, value in params().items()}
+    make = PEERS[args.name.removeprefix("dw-")][0]
+    step, params = make(batches, args.name.startswith("dw-"))
+    arrays: dict[str, Any] = {f"0/{name}": value for name, value in params().items()}
     losses: dict[str, list[float]] = {}
     for number in range(max(LOOKS)):
         for name, value in step(number).items():
             losses.setdefault(name, []).append(value)
         if number + 1 in LOOKS:
-            found |= {f"{number + 1}/{name}": value for name, value in params().items()}
+            arrays |= {f"{number + 1}/{name}": value for name, value in params().items()}
     np.savez(
-        words.out, allow_pickle=False, **found, **{f"losses/{name}": np.array(each) for name, each in losses.items()}
+        args.out, allow_pickle=False, **arrays, **{f"losses/{name}": np.array(each) for name, each in losses.items()}
     )
-    print(words.name, "done:", words.out)
+    print(args.name, "done:", args.out)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from winnow.data.catalogue import open_named
 from winnow.data.dataset import Dataset
 from winnow.data.scaling import reward_transform
 from winnow.envs import normalised, play
+from winnow.errors import run_script
 from winnow.methods import make_algorithm
 from winnow.nets import twins
 from winnow.packs.pack import Pack
@@ -51,9 +52,9 @@ from winnow.weighters import NoWeights
 
 ALGORITHMS = ("bc", "td3bc", "iql", "cql")
 SETS = tuple(
-    f"{place}-{kind}@200000"
+    f"{environment}-{kind}@200000"
     for kind in ("expert", "random-expert-10%")
-    for place in ("hopper", "walker2d", "halfcheetah")
+    for environment in ("hopper", "walker2d", "halfcheetah")
 )
 SIDES = ("winnow", "winnow-half", "d3rlpy")
 PAIRS = (("winnow", "d3rlpy"), ("winnow-half", "winnow"))
@@ -63,7 +64,8 @@ CQL_PART = 3
 """CQL, the slowest, has a third of the updates."""
 LOOKS = 10
 """Points of a curve."""
-ROWS, EPISODES = 4_096, 10
+ROWS = 4_096
+EPISODES = 10
 """Rows that a curve's values are of, and episodes at the end."""
 SHARED = {"bc": (), "td3bc": (), "iql": ("v", "nll"), "cql": ("nll",)}
 """What both sides say of a row besides Q and the squared distance of the policy's mean action to the data's."""
@@ -79,8 +81,9 @@ class Data(NamedTuple):
 
 def opened(name: str) -> Data:
     whole = open_named(name, make=True)
-    held = np.arange(len(whole.episodes)) % HELD_OUT == HELD_OUT - 1
-    train, rest = whole.select(np.flatnonzero(~held)), whole.select(np.flatnonzero(held))
+    held_out = np.arange(len(whole.episodes)) % HELD_OUT == HELD_OUT - 1
+    train = whole.select(np.flatnonzero(~held_out))
+    rest = whole.select(np.flatnonzero(held_out))
     rng = np.random.default_rng(0)
     parts = {"seen": train, "unseen": rest}
     return Data(train, {where: part.rows(rng.integers(0, len(part), ROWS)) for where, part in parts.items()})
@@ -104,16 +107,17 @@ def winnow_side(algorithm: str, data: Data, seeds: Sequence[int], updates: int, 
     pack = Pack(runs, updates, BATCH, precision=precision)
     lane, _ = pack.lane(0)
     like = Batch(*[jnp.zeros(())] * 10)  # `inspect` reads observations and actions
-    shift, scale = np.asarray(lane.shift), np.asarray(lane.scale)
+    shift = np.asarray(lane.shift)
+    scale = np.asarray(lane.scale)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None, None))
     def values(state: Any, obs: Any, action: Any) -> dict[str, Any]:
-        found = {"error": jnp.sum((learner.act(state, obs) - action) ** 2, axis=-1)}
+        values_by_row = {"error": jnp.sum((learner.act(state, obs) - action) ** 2, axis=-1)}
         if algorithm != "bc":
-            found["q"] = twins(state.params["critic"], obs, action).mean(axis=0)
+            values_by_row["q"] = twins(state.params["critic"], obs, action).mean(axis=0)
         inspected = learner.inspect(state, like._replace(obs=obs, action=action))
-        return found | {name: inspected[name] for name in SHARED[algorithm]}
+        return values_by_row | {name: inspected[name] for name in SHARED[algorithm]}
 
     policy = jax.jit(jax.vmap(learner.act))
 
@@ -149,7 +153,8 @@ def d3rlpy_side(algorithm: str, data: Data, seed: int, updates: int, device: str
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     torch.set_num_threads(1)
     d3rlpy.seed(seed)
-    rows, table = data.train.rows(), data.train.episodes
+    rows = data.train.rows()
+    table = data.train.episodes
     timeout = np.zeros(len(rows.reward), bool)
     timeout[table.start + table.length - 1] = ~table.terminated
     terminal = rows.terminal.astype(np.float32)
@@ -170,18 +175,19 @@ def d3rlpy_side(algorithm: str, data: Data, seed: int, updates: int, device: str
 
     @torch.no_grad()
     def values(rows: Any) -> dict[str, Any]:
-        obs, action = scaled(rows.obs), tensor(rows.action)
+        obs = scaled(rows.obs)
+        action = tensor(rows.action)
         policy = impl.policy(obs)
-        found = {"error": ((policy.squashed_mu - action) ** 2).sum(dim=-1)}
+        out = {"error": ((policy.squashed_mu - action) ** 2).sum(dim=-1)}
         if algorithm != "bc":
-            found["q"] = impl._q_func_forwarder.compute_expected_q(obs, action, "mean")[:, 0]
+            out["q"] = impl._q_func_forwarder.compute_expected_q(obs, action, "mean")[:, 0]
         if algorithm == "iql":
-            found["v"] = impl._modules.value_func(obs)[:, 0]
-            found["nll"] = -build_gaussian_distribution(policy).log_prob(action)[:, 0]
+            out["v"] = impl._modules.value_func(obs)[:, 0]
+            out["nll"] = -build_gaussian_distribution(policy).log_prob(action)[:, 0]
         if algorithm == "cql":
             inside = action.clamp(-0.999, 0.999)
-            found["nll"] = -build_squashed_gaussian_distribution(policy).log_prob(inside)[:, 0]
-        return {name: value.cpu().numpy() for name, value in found.items()}
+            out["nll"] = -build_squashed_gaussian_distribution(policy).log_prob(inside)[:, 0]
+        return {name: value.cpu().numpy() for name, value in out.items()}
 
     def advance(count: int) -> None:
         learner.fit(
@@ -294,7 +300,8 @@ def train(
         learner = d3rlpy_side(algorithm, data, seeds[0], updates, device)
     else:
         learner = winnow_side(algorithm, data, seeds, updates, "half" if side == "winnow-half" else "float32")
-    curve, began = [[{"update": 0} | point for point in learner.look()]], time.monotonic()
+    curve = [[{"update": 0} | point for point in learner.look()]]
+    began = time.monotonic()
     for number in range(1, LOOKS + 1):
         learner.advance(updates // LOOKS)
         curve.append([{"update": number * (updates // LOOKS)} | point for point in learner.look()])
@@ -377,7 +384,8 @@ def table(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def compared(pair: Sequence[str], sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """A line for each quantity of two sides."""
-    example, lines = sides[0][0], []
+    example = sides[0][0]
+    lines = []
     for quantity in ["score", *(key for key in example["curve"][-1] if key != "update")]:
         first, second = (np.array([_last(run, quantity) for run in side]) for side in sides)
         low, high = difference(first, second)
@@ -441,4 +449,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -19,6 +19,8 @@ from accelerator import ceilings, flops
 from peers import d3rlpy_loops, plain_loop
 from shapes import hopper_like, pack, rates, stepper, table, walk
 
+from winnow.errors import run_script
+
 METHODS = {"pack of one, IQL": "uniform", "pack of one, IQL + DW": "dw-aw", "pack of one, IQL + dual": "dual-aw"}
 MEMORY = """
 import sys
@@ -49,27 +51,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter turns: rougher numbers in a third of the time")
     parser.add_argument("--json", help="also write every number to this file")
-    words = parser.parse_args()
-    scale = 1 if words.quick else 3
-    found: dict[str, Any] = {}
+    args = parser.parse_args()
+    scale = 1 if args.quick else 3
+    numbers: dict[str, Any] = {}
 
-    data, top = hopper_like(100_000), ceilings()
-    found["ceilings"] = top
+    data = hopper_like(100_000)
+    top = ceilings()
+    numbers["ceilings"] = top
     packs = {name: pack(data, "iql", method, 1) for name, method in METHODS.items()}
-    loops = {"plain scan, IQL": plain_loop()} | {name: stepper(one) for name, one in packs.items()}
+    loops = {"plain scan, IQL": plain_loop()} | {name: stepper(packed) for name, packed in packs.items()}
     speed = rates({name: (loop, 60 * scale) for name, loop in loops.items()}, rounds=15)
     base = speed["plain scan, IQL"]
     lines = []
     for name, rate in speed.items():
         share = rate * flops(packs.get(name, packs["pack of one, IQL"])) / top["flop/s"]
         lines.append((name, f"{rate:.0f} steps/s", f"{base / rate:.2f} × the time of the plain scan", f"{share:.0%}"))
-        found.setdefault("of flop/s", {})[name] = share
+        numbers.setdefault("of flop/s", {})[name] = share
     table(
         f"one run, 2×256, batch 256, and its share of {top['flop/s'] / 1e9:.0f} GFLOP/s (products of 1024×1024)", lines
     )
     weighted = speed["pack of one, IQL"] / speed["pack of one, IQL + DW"]
     print(f"  adding DW costs {weighted:.2f} × (goal: at most 1.6)")
-    found["one run"] = speed | {"cost of DW": weighted}
+    numbers["one run"] = speed | {"cost of DW": weighted}
 
     small = {
         f"{n} runs": (stepper(pack(data, "iql", "uniform", n, width=64)), 300 * scale // n) for n in (1, 2, 4, 8, 16)
@@ -80,7 +83,7 @@ def main() -> None:
         for name, rate in speed.items()
     ]  # fmt: skip
     table("packing small runs, IQL 2×64", lines)
-    found["packing"] = speed
+    numbers["packing"] = speed
 
     names = ("iql", "td3bc", "cql")
     turns = {"iql": 60 * scale, "td3bc": 60 * scale, "cql": 8 * scale}
@@ -94,13 +97,13 @@ def main() -> None:
         lines.append(
             (name, f"winnow {speed['winnow']:.0f}", f"d3rlpy {speed['d3rlpy']:.0f}", f"{ratio:.1f} × (goal: {goal})")
         )
-        found[f"against d3rlpy, {name}"] = speed | {"ratio": ratio}
+        numbers[f"against d3rlpy, {name}"] = speed | {"ratio": ratio}
     table("against d3rlpy, steps/s", lines)
 
     script = MEMORY.format(folder=str(Path(__file__).parent))
     peak = float(subprocess.check_output([sys.executable, "-c", script], text=True))
     table("memory, 1M rows with 8 mixtures of them in one pack", [("peak", f"{peak:.2f} GB", "goal: under 1.5")])
-    found["memory"] = {"peak, GB": peak}
+    numbers["memory"] = {"peak, GB": peak}
 
     start = {}
     for name, code in (
@@ -118,11 +121,11 @@ def main() -> None:
     table(
         "starting", [*lines, ("a million rows opened, AW's tables made", f"{start['1M rows']:.2f} s", "goal: under 2")]
     )
-    found["starting"] = start
+    numbers["starting"] = start
 
-    if words.json:
-        Path(words.json).write_text(json.dumps(found, indent=1))
+    if args.json:
+        Path(args.json).write_text(json.dumps(numbers, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

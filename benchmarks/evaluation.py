@@ -1,10 +1,10 @@
-"""Evaluation against its limit: steps a second of policies that are played on all cores, and of the bare environments.
+"""Speed of evaluation against its limit: steps per second of policies played on all cores, and of bare environments.
 
 python benchmarks/evaluation.py [--runs 8] [--rounds 3] [--level expert] [--environments hopper …] [--json FILE]
 
-The limit is the environment's own rate in one process that takes actions from a list, times the cores; the actions are
-those of the same policy, since a fall costs other steps than a run. Beside it, what the same loops make of all cores at
-once: cores that share caches and power are slower together.
+The limit is the rate of one process that steps the environment with actions from a list, times the number of cores.
+The actions are the policy's own, since steps after a fall cost another time than steps while running. The same loop is
+also timed on all cores at once, because cores that share caches and power are slower together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from winnow import envs
+from winnow.errors import run_script
 from winnow.system.cores import cores_here
 
 LOOP = "from evaluation import loop; loop()"
@@ -26,12 +27,13 @@ GOAL = 0.9
 
 
 def loop() -> None:
-    """Read an environment and actions; then, for every line with a number of seconds, say the rate of steps."""
+    """Read an environment and actions; then, for each line (a number of seconds), print the steps per second."""
     job = json.loads(sys.stdin.readline())
     env = envs.make(job["name"])
     actions = [np.array(action, env.action_space.dtype) for action in job["actions"]]
     for line in sys.stdin:
-        began, steps = time.perf_counter(), 0
+        began = time.perf_counter()
+        steps = 0
         while time.perf_counter() - began < float(line):
             env.reset(seed=job["seed"])
             for action in actions:
@@ -45,7 +47,9 @@ class Loops:
 
     def __init__(self, name: str, policy: Any) -> None:
         seed = envs.episode_seed(envs.EVALUATION_SEEDS, 0, 0)
-        env, actions, over = envs.make(name), [], False
+        env = envs.make(name)
+        actions = []
+        over = False
         obs = env.reset(seed=seed)[0]
         while not over:
             actions.append(policy(obs[None, None].astype(np.float32))[0, 0])
@@ -55,18 +59,18 @@ class Loops:
         command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; {LOOP}"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
         self.children: list[Any] = [subprocess.Popen(command, **pipes) for _ in range(cores_here())]
-        self._tell(self.children, json.dumps(job))
+        self._send(self.children, json.dumps(job))
 
-    def _tell(self, some: list[Any], words: str) -> None:
-        for child in some:
-            child.stdin.write(words + "\n")
+    def _send(self, children: list[Any], line: str) -> None:
+        for child in children:
+            child.stdin.write(line + "\n")
             child.stdin.flush()
 
     def rate(self, processes: int, seconds: float) -> float:
-        """Steps a second of so many of them together."""
-        some = self.children[:processes]
-        self._tell(some, str(seconds))
-        return sum(float(child.stdout.readline()) for child in some)
+        """Steps per second of this many processes together."""
+        children = self.children[:processes]
+        self._send(children, str(seconds))
+        return sum(float(child.stdout.readline()) for child in children)
 
     def close(self) -> None:
         for child in self.children:
@@ -75,7 +79,7 @@ class Loops:
 
 
 def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> dict[str, float]:
-    """Medians over rounds in which the three take turns."""
+    """Medians over rounds; in each round the three measurements take turns."""
     import jax
     import jax.numpy as jnp
 
@@ -88,8 +92,8 @@ def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> di
     copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * runs), actor)
     parts = {count: jax.tree.map(lambda leaf, n=count: leaf[:n], copies) for count in range(1, runs + 1)}
 
-    def act(obs: np.ndarray, some: slice = slice(0, 1)) -> np.ndarray:
-        return np.asarray(batched(parts[some.stop - some.start], obs))
+    def act(obs: np.ndarray, runs: slice = slice(0, 1)) -> np.ndarray:
+        return np.asarray(batched(parts[runs.stop - runs.start], obs))
 
     loops = Loops(name, act)
     seen: dict[str, list[float]] = {"one": [], "all": [], "play": [], "steps": []}
@@ -104,9 +108,10 @@ def measure(name: str, level: str, runs: int, rounds: int, seconds: float) -> di
             seen["play"].append(played.rate)
             seen["steps"].append(float(played.lengths.mean()))
     loops.close()
-    found = {what: float(np.median(values)) for what, values in seen.items()}
+    medians = {what: float(np.median(values)) for what, values in seen.items()}
     cores = cores_here()
-    return found | {"of one × cores": found["play"] / found["one"] / cores, "of all": found["play"] / found["all"]}
+    played = medians["play"]
+    return medians | {"of one × cores": played / medians["one"] / cores, "of all": played / medians["all"]}
 
 
 def main() -> None:
@@ -117,20 +122,20 @@ def main() -> None:
     parser.add_argument("--level", default="expert", choices=["medium", "expert"])
     parser.add_argument("--environments", nargs="+", default=["hopper", "halfcheetah", "walker2d", "ant"])
     parser.add_argument("--json", help="also write every number to this file")
-    words = parser.parse_args()
-    print(f"{words.runs} {words.level} policies × 20 episodes on {cores_here()} cores (goal {GOAL})", flush=True)
+    args = parser.parse_args()
+    print(f"{args.runs} {args.level} policies × 20 episodes on {cores_here()} cores (goal {GOAL})", flush=True)
     names = ("", "own rate", "all at once", "played", "of own × cores", "of all at once", "steps")
     print("".join(name.rjust(16) for name in names), flush=True)
-    found = {}
-    for name in words.environments:
-        found[name] = f = measure(name, words.level, words.runs, words.rounds, words.seconds)
+    numbers = {}
+    for name in args.environments:
+        numbers[name] = f = measure(name, args.level, args.runs, args.rounds, args.seconds)
         cells = [f"{f[what]:,.0f}/s" for what in ("one", "all", "play")]
         cells += [f"{f['of one × cores']:.2f}", f"{f['of all']:.2f}", f"{f['steps']:.0f}"]
         print("".join(cell.rjust(16) for cell in (name, *cells)), flush=True)
-    if words.json:
-        with open(words.json, "w", encoding="utf-8") as file:
-            json.dump({"cores": cores_here(), "runs": words.runs, "level": words.level} | found, file, indent=1)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"cores": cores_here(), "runs": args.runs, "level": args.level} | numbers, file, indent=1)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

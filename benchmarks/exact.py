@@ -26,6 +26,7 @@ from authors import LOOKS, MAX_STEPS
 
 from winnow.data.scaling import reward_transform, weighter_reward_transform
 from winnow.data.sources import open_dataset
+from winnow.errors import run_script
 from winnow.methods import make_algorithm, make_weighter
 from winnow.system.checkpoint import flatten
 from winnow.types import Batch, Spec, Weights
@@ -62,13 +63,13 @@ def make_batches(name: str, seed: int = 0) -> dict[str, np.ndarray]:
         "terminal": terminal,
         "goes_on": 1 - terminal,
     }
-    found = {
+    arrays = {
         name: column.astype(np.float32).astype(np.float64).reshape(max(LOOKS), BATCH, *column.shape[1:])
         for name, column in columns.items()  # d3rlpy keeps rows in 32 bits
     }
-    found["reward_range"] = np.array([data.reward.min(), data.reward.max()], np.float64)
-    found["dataset"] = np.array(name)
-    return found | draws(data.action_dim)
+    arrays["reward_range"] = np.array([data.reward.min(), data.reward.max()], np.float64)
+    arrays["dataset"] = np.array(name)
+    return arrays | draws(data.action_dim)
 
 
 def draws(actions: int) -> dict[str, np.ndarray]:
@@ -76,7 +77,7 @@ def draws(actions: int) -> dict[str, np.ndarray]:
     k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(KEY, 5)
     several = (10, BATCH, actions)
     rows_first = (1, 0, 2)
-    found = {
+    numbers = {
         "noise_pi": jax.random.normal(k_pi, (BATCH, actions)),
         "noise_next": jax.random.normal(k_next, (BATCH, actions)),
         "uniform": jax.random.uniform(k_uniform, several, minval=-1.0, maxval=1.0).transpose(rows_first),
@@ -84,7 +85,7 @@ def draws(actions: int) -> dict[str, np.ndarray]:
         "noise_there": jax.random.normal(k_there, several).transpose(rows_first),
         "noise_td3": jax.random.normal(KEY, (BATCH, actions)),
     }
-    return {name: np.asarray(value) for name, value in found.items()}
+    return {name: np.asarray(value) for name, value in numbers.items()}
 
 
 # ------------------------------------------------------------------------------------- against the authors' code
@@ -93,7 +94,8 @@ def draws(actions: int) -> dict[str, np.ndarray]:
 def compare(name: str, peer: dict[str, np.ndarray], batches: dict[str, np.ndarray]) -> dict[str, Any]:
     """The largest difference of any parameter array and of any loss after each number of updates, as a part of the
     peer's own size: both begin with the peer's parameters."""
-    family, weighted = name.removeprefix("dw-"), name.startswith("dw-")
+    family = name.removeprefix("dw-")
+    weighted = name.startswith("dw-")
     algorithm: Any = make_algorithm(family)
     weighter: Any = make_weighter("density", family) if weighted else None
     spec = Spec(batches["obs"].shape[-1], batches["action"].shape[-1], 1_000)
@@ -102,13 +104,14 @@ def compare(name: str, peer: dict[str, np.ndarray], batches: dict[str, np.ndarra
 
     @jax.jit
     def update(state: Any, weigh: Any, batch: Batch) -> Any:
-        weights, metrics = Weights(*(jnp.full(BATCH, 1 / BATCH),) * 2), {}
+        weights = Weights(*(jnp.full(BATCH, 1 / BATCH),) * 2)
+        metrics = {}
         if weighted:
             weigh, weights, metrics = weighter.update(weigh, batch, KEY)
         state, learnt = algorithm.update(state, batch, weights, KEY)
         return state, weigh, metrics | learnt
 
-    found: dict[str, Any] = {"parameters": {}, "losses": {}}
+    out: dict[str, Any] = {"parameters": {}, "losses": {}}
     losses: dict[str, list[float]] = {}
     for number in range(max(LOOKS)):
         batch = _batch(family, batches, number)
@@ -123,14 +126,14 @@ def compare(name: str, peer: dict[str, np.ndarray], batches: dict[str, np.ndarra
             missing = set(theirs) ^ set(mine)
             if missing:
                 raise SystemExit(f"{name}: parameters differ: {sorted(missing)}")
-            found["parameters"][str(number + 1)] = max(_apart(mine[key], theirs[key]) for key in theirs)
+            out["parameters"][str(number + 1)] = max(_apart(mine[key], theirs[key]) for key in theirs)
     for key, theirs in ((key.removeprefix("losses/"), each) for key, each in peer.items() if key.startswith("losses/")):
         for look in LOOKS[1:]:
             apart = abs(losses[key][look - 1] - theirs[look - 1]) / max(abs(theirs[look - 1]), 1e-12)
-            found["losses"][str(look)] = max(found["losses"].get(str(look), 0.0), float(apart))
+            out["losses"][str(look)] = max(out["losses"].get(str(look), 0.0), float(apart))
     begin, end = (np.concatenate([part.ravel() for part in _at(peer, look).values()]) for look in (0, max(LOOKS)))
-    found["moved"] = _apart(end, begin)
-    return found
+    out["moved"] = _apart(end, begin)
+    return out
 
 
 def _at(peer: dict[str, np.ndarray], look: int) -> dict[str, np.ndarray]:
@@ -162,7 +165,8 @@ def _begin(state: Any, peer: dict[str, np.ndarray]) -> Any:
 
 def _batch(family: str, batches: dict[str, np.ndarray], number: int) -> Batch:
     standard = "_standard" if family == "td3bc" else ""
-    obs, following = batches[f"obs{standard}"][number], batches[f"next_obs{standard}"][number]
+    obs = batches[f"obs{standard}"][number]
+    following = batches[f"next_obs{standard}"][number]
     return Batch(
         obs=jnp.asarray(obs),
         # The authors clip the data's actions for CQL; ours does so itself, after the weighter has read them.
@@ -188,21 +192,21 @@ def main() -> None:
     compared.add_argument("peers", type=Path, nargs="+", help="what authors.py wrote, named after its implementation")
     compared.add_argument("--batches", type=Path, required=True)
     compared.add_argument("--json", type=Path, help="the file that the results are added to")
-    words = parser.parse_args()
-    if words.part == "batches":
-        np.savez(words.out, allow_pickle=False, **make_batches(words.dataset))
+    args = parser.parse_args()
+    if args.part == "batches":
+        np.savez(args.out, allow_pickle=False, **make_batches(args.dataset))
         return
-    with np.load(words.batches) as file:
+    with np.load(args.batches) as file:
         batches = dict(file)
-    found = {}
-    for path in words.peers:
+    results = {}
+    for path in args.peers:
         with np.load(path) as file:
-            found[path.stem] = compare(path.stem, dict(file), batches)
-        print(path.stem, json.dumps(found[path.stem]), flush=True)
-    if words.json:
-        known = json.loads(words.json.read_text()) if words.json.exists() else {}
-        words.json.write_text(json.dumps(known | {str(batches["dataset"]): found}, indent=1) + "\n")
+            results[path.stem] = compare(path.stem, dict(file), batches)
+        print(path.stem, json.dumps(results[path.stem]), flush=True)
+    if args.json:
+        known = json.loads(args.json.read_text()) if args.json.exists() else {}
+        args.json.write_text(json.dumps(known | {str(batches["dataset"]): results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -27,6 +27,7 @@ from winnow.bench import plan, run_local, suites
 from winnow.bench.costs import pace
 from winnow.bench.datasets import OpenDatasets, make_ready
 from winnow.bench.plan import How, Planned
+from winnow.errors import run_script
 from winnow.evaluation.settings import Evaluation
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
@@ -38,15 +39,15 @@ EVERY = 50_000
 """Steps to a round of evaluation."""
 
 
-def planned(words: argparse.Namespace) -> list[Planned]:
+def planned(args: argparse.Namespace) -> list[Planned]:
     """Hopper's eight mixtures, each with as many seeds as make up the runs."""
-    early = max(0, round(words.steps / EVERY) - 1)
-    evaluation = Evaluation(episodes=words.episodes, rounds=1, curve=early)
-    how = How(words.steps, words.batch_size, words.chunk, evaluation)
-    entries = suites.chosen(suites.entries(["mixed"], rows=words.rows), ["hopper"])
-    sweeps = [f"algorithm.hidden={words.hidden}"]
-    runs = plan.grid(entries, [words.algorithm], [words.method], -(-words.runs // len(entries)), how, sweeps)
-    return runs[: words.runs]
+    early = max(0, round(args.steps / EVERY) - 1)
+    evaluation = Evaluation(episodes=args.episodes, rounds=1, curve=early)
+    how = How(args.steps, args.batch_size, args.chunk, evaluation)
+    entries = suites.chosen(suites.entries(["mixed"], rows=args.rows), ["hopper"])
+    sweeps = [f"algorithm.hidden={args.hidden}"]
+    runs = plan.grid(entries, [args.algorithm], [args.method], -(-args.runs // len(entries)), how, sweeps)
+    return runs[: args.runs]
 
 
 def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
@@ -55,8 +56,8 @@ def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
         began = time.perf_counter()
         pack = Pack(
             [
-                Run(datasets[one.entry.text], one.algorithm, one.sampler, one.weighter, one.seed, one.name)
-                for one in runs
+                Run(datasets[run.entry.text], run.algorithm, run.sampler, run.weighter, run.seed, run.name)
+                for run in runs
             ],
             runs[0].how.steps,
             runs[0].how.batch_size,
@@ -70,8 +71,8 @@ def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint.save(Path(folder) / "pack.safetensors", pack.learners[:2], {})
             size = (Path(folder) / "pack.safetensors").stat().st_size
-    found = {"first steps, s": first, "run-steps/s": rate}
-    return found | {"checkpoint, s": time.perf_counter() - began, "checkpoint, GB": size / 1e9}
+    numbers = {"first steps, s": first, "run-steps/s": rate}
+    return numbers | {"checkpoint, s": time.perf_counter() - began, "checkpoint, GB": size / 1e9}
 
 
 class Clock(Progress):
@@ -79,7 +80,8 @@ class Clock(Progress):
 
     def __init__(self, runs: list[Planned]) -> None:
         super().__init__(sum(run.how.steps for run in runs), shown=True)
-        self.runs, self.steps = len(runs), [0]
+        self.runs = len(runs)
+        self.steps = [0]
         self.at = [time.perf_counter()]
 
     def describe(self, title: str) -> None:
@@ -105,7 +107,8 @@ def through_the_grid(runs: list[Planned]) -> dict[str, float]:
     failed = [result.name for result in done.results if result.failure]
     if failed or len(done.results) != len(runs):
         raise SystemExit(f"{len(done.results)} of {len(runs)} runs are done, {len(failed)} failed: {failed[:3]}")
-    first, last = clock.steps.index(steady), clock.steps.index(how.steps)
+    first = clock.steps.index(steady)
+    last = clock.steps.index(how.steps)
     speed = (how.steps - steady) / (clock.at[last] - clock.at[first])
     return {
         "run-steps/s": len(runs) * speed,
@@ -129,25 +132,26 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--json", help="also write every number to this file")
-    words = parser.parse_args()
-    if words.steps < 3 * words.chunk:
-        parser.error(f"--steps must be at least three times --chunk, {3 * words.chunk:,}")
+    args = parser.parse_args()
+    if args.steps < 3 * args.chunk:
+        parser.error(f"--steps must be at least three times --chunk, {3 * args.chunk:,}")
     jax.config.update("jax_enable_compilation_cache", False)
-    found: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, **vars(words)}
-    print(found["device"], "jax", jax.__version__, flush=True)
-    runs = planned(words)
+    numbers: dict[str, Any] = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, **vars(args)}
+    print(numbers["device"], "jax", jax.__version__, flush=True)
+    runs = planned(args)
     make_ready(runs, say=print)
-    found["bare"] = limit = bare(runs, words.seconds)
-    found["grid"] = grid = through_the_grid(runs)
-    rate, once = grid["run-steps/s"], grid["before, s"] + grid["after, s"]
+    numbers["bare"] = limit = bare(runs, args.seconds)
+    numbers["grid"] = grid = through_the_grid(runs)
+    rate = grid["run-steps/s"]
+    once = grid["before, s"] + grid["after, s"]
 
     def ratio(steps: int) -> float:
         """Of a whole grid, with what is paid once."""
-        whole = words.runs * steps
+        whole = args.runs * steps
         return whole / limit["run-steps/s"] / (once + whole / rate)
 
-    found |= {"once a pack, s": once, "ratio": rate / limit["run-steps/s"]}
-    found |= {f"ratio at {steps} steps": ratio(steps) for steps in (words.steps, 1_000_000)}
+    numbers |= {"once a pack, s": once, "ratio": rate / limit["run-steps/s"]}
+    numbers |= {f"ratio at {steps} steps": ratio(steps) for steps in (args.steps, 1_000_000)}
     lines = [
         (
             "bare pack",
@@ -159,15 +163,15 @@ def main() -> None:
         (
             "a checkpoint",
             f"{limit['checkpoint, GB']:.2f} GB",
-            f"{limit['checkpoint, s']:.1f} s, twice every {words.chunk:,} steps",
+            f"{limit['checkpoint, s']:.1f} s, twice every {args.chunk:,} steps",
         ),
-        ("ratio", f"{found['ratio']:.2f}", f"while it trains; goal {GOAL}"),
-        *((f"at {steps:,} steps", f"{ratio(steps):.2f}", "with once a pack") for steps in (words.steps, 1_000_000)),
+        ("ratio", f"{numbers['ratio']:.2f}", f"while it trains; goal {GOAL}"),
+        *((f"at {steps:,} steps", f"{ratio(steps):.2f}", "with once a pack") for steps in (args.steps, 1_000_000)),
     ]
-    table(f"{words.runs} runs of {words.algorithm} {words.method}, {words.hidden}, batch {words.batch_size}", lines)
-    if words.json:
-        Path(words.json).write_text(json.dumps(found, indent=1))
+    table(f"{args.runs} runs of {args.algorithm} {args.method}, {args.hidden}, batch {args.batch_size}", lines)
+    if args.json:
+        Path(args.json).write_text(json.dumps(numbers, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

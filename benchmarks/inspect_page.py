@@ -1,11 +1,11 @@
-"""What `winnow inspect --html` takes on a million rows: seconds (wall clock and processor) and bytes of the page.
+"""Cost of `winnow inspect --html` on a million rows: seconds (wall clock and processor) and bytes of the page.
 
-PYTHONPATH=tests python benchmarks/inspect_page.py [--rows N] [--keep DIR] [--write results/speed/inspect.json]
+    python benchmarks/inspect_page.py [--rows N] [--keep DIR] [--write results/speed/inspect.json]
 
-The set is made up: as wide as hopper's (11 observations, 3 actions), 95 % short episodes of a bad source and 5 % long
-ones of a good one. The page is made without a run and with one whose weighter is of the usual size; it is not trained,
-which takes as long to weigh rows with. The goal is less than 30 s on two cores, and 8 MB. Where there is a Chromium, it
-also opens the page and colours its map anew.
+The dataset is made up: as wide as hopper's (11 observations, 3 actions), with 95 % short episodes of a bad source and
+5 % long ones of a good one. The page is made once without a run and once with a run whose weighter has the usual size
+(untrained: weighing rows takes as long). The goal is less than 30 s on two cores, and 8 MB. If Chromium is installed,
+the script also opens the page and changes the colours of its map.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.browser import CHROMIUM, Browser
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from browser import CHROMIUM, Browser
 
 from winnow.data import store
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
+from winnow.errors import run_script
 
 TIMED = (
     "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
@@ -34,7 +38,7 @@ TIMED = (
 
 
 def made_up(rows: int, length: int, reward: float, seed: int) -> Dataset:
-    """Random walks, in episodes of about one length that pay about one reward a step."""
+    """Random walks in episodes of about `length` steps, with a reward of about `reward` per step."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(length // 2, 2 * length, max(1, rows // length))
     lengths = lengths[: max(1, int(np.searchsorted(np.cumsum(lengths), rows)))]
@@ -52,7 +56,7 @@ def made_up(rows: int, length: int, reward: float, seed: int) -> Dataset:
 
 
 def finished(path: Path, data: Dataset) -> None:
-    """A run with DW on top of AW, of the usual sizes."""
+    """Save an untrained run of DW with AW, of the usual sizes."""
     import jax
 
     from winnow.methods import make_algorithm, method
@@ -67,12 +71,13 @@ def finished(path: Path, data: Dataset) -> None:
 
 
 def timed(file: Path, page: Path, runs: list[Path]) -> dict[str, Any]:
-    words = [sys.executable, "-m", "winnow.cli", "inspect", str(file), "--html", str(page)]
-    words += ["--run", *map(str, runs)] if runs else []
-    load, began = os.getloadavg()[0], time.perf_counter()
-    said = subprocess.run([sys.executable, "-c", TIMED, *words], check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, "-m", "winnow.cli", "inspect", str(file), "--html", str(page)]
+    command += ["--run", *map(str, runs)] if runs else []
+    load = os.getloadavg()[0]
+    began = time.perf_counter()
+    output = subprocess.run([sys.executable, "-c", TIMED, *command], check=True, capture_output=True, text=True).stdout
     wall = time.perf_counter() - began
-    processor, memory = map(float, said.split()[-2:])
+    processor, memory = map(float, output.split()[-2:])
     return {
         "wall, s": round(wall, 1),
         "processor, s": round(processor, 1),
@@ -97,16 +102,18 @@ def opened(page: Path, profile: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the page of a large dataset takes")
+    parser = argparse.ArgumentParser(description="Time, memory and size of the page of a large dataset")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--keep", type=Path, help="a folder for the data and the pages")
     parser.add_argument("--write", type=Path, help="a JSON file for the numbers")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.keep or Path(temporary)
+        folder = args.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        file, run = folder / "made-up.safetensors", folder / "run.safetensors"
-        bad, good = made_up(int(0.95 * asked.rows), 22, 0.5, 0), made_up(int(0.05 * asked.rows) + 2000, 500, 3.0, 1)
+        file = folder / "made-up.safetensors"
+        run = folder / "run.safetensors"
+        bad = made_up(int(0.95 * args.rows), 22, 0.5, 0)
+        good = made_up(int(0.05 * args.rows) + 2000, 500, 3.0, 1)
         store.save(combine({"bad": bad, "good": good}, name="made-up"), file)
         data = store.load(file)
         finished(run, data)
@@ -116,9 +123,9 @@ def main() -> None:
         if CHROMIUM:
             numbers["in Chromium"] = opened(folder / "page.html", Path(temporary) / "profile")
     print(json.dumps(numbers, indent=1))
-    if asked.write:
-        asked.write.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    if args.write:
+        args.write.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -19,7 +19,8 @@ from winnow.types import Batch, Spec, Weights
 def plain_loop() -> Callable[[int], None]:
     """IQL in the plainest JAX: one scan, uniform draws from four arrays, no packs, no tables, no weights."""
     data = {name: jnp.asarray(column, jnp.float32) for name, column in arrays(100_000, 500, 0).items()}
-    algorithm, key = IQL(), jax.random.key(0)
+    algorithm = IQL()
+    key = jax.random.key(0)
     state = jax.jit(lambda key: algorithm.init(key, Spec(OBS, ACTION, 100_000)))(key)
     uniform = jnp.full(BATCH, 1 / BATCH)
 

@@ -1,9 +1,9 @@
-"""Weights over a set of Parquet files: rows a second, and the memory it takes against the size of the set.
+"""Weights of a set of Parquet files: rows per second, and memory against the size of the set.
 
 python benchmarks/scoring.py [--rows 1000000] [--files 4] [--json FILE] [--ray]
 
-The set is random rows of Hopper's and of Ant's size, with next observations, one row group a file; the weighter is DW's
-(2×256). With --ray the same is done on a Ray cluster of this machine's cores, whose start is not counted.
+The set is random rows of Hopper's and of Ant's size, with next observations, one row group per file; the weighter is
+DW's (2×256). With --ray a Ray cluster of this machine's cores does the same work; starting the cluster is not counted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from shapes import table, walk
 from winnow.data import store
 from winnow.data.dataset import Dataset
 from winnow.data.export import export
+from winnow.errors import run_script
 from winnow.system.cores import cores_here
 
 SIZES = {"hopper": (11, 3), "ant": (27, 8)}
@@ -51,7 +52,7 @@ print(json.dumps({"rows": done.sums.rows, "seconds": time.perf_counter() - began
 
 
 def finished(path: Path, data: Dataset) -> None:
-    """A run with DW, as it is before its first update."""
+    """Save a run with DW that has made no update yet."""
     import jax
 
     from winnow.policy import Policy
@@ -64,18 +65,19 @@ def finished(path: Path, data: Dataset) -> None:
     Trained(run, 0, None, Policy(run.algorithm, learner, *(np.ones(size) for size in sizes)), state).save(path)
 
 
-def measured(size: tuple[int, int], words: argparse.Namespace) -> dict[str, Any]:
+def measured(size: tuple[int, int], args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
-        folder, each = Path(temporary), words.rows // words.files
+        folder = Path(temporary)
+        each = args.rows // args.files
         store.save(walk(20_000, *size), folder / "train.safetensors")
         finished(folder / "run.safetensors", store.load(folder / "train.safetensors"))
         part = walk(each, *size)
-        for number in range(words.files):
+        for number in range(args.files):
             export(part, folder / "many" / f"{number}.parquet")
         for number in range(cores_here()):
             export(part.select(np.arange(40)), folder / "few" / f"{number}.parquet")
         places = [str(folder / name) for name in ("run.safetensors", "few", "many", "out")]
-        how = ["ray" if words.ray else "local", str(cores_here())]
+        how = ["ray" if args.ray else "local", str(cores_here())]
         child = [sys.executable, "-c", CHILD, *places, *how]
         got = json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
         got["set, MB"] = sum(file.stat().st_size for file in (folder / "many").iterdir()) / 1e6
@@ -88,18 +90,18 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=4)
     parser.add_argument("--json", type=Path, help="also write every number to this file")
     parser.add_argument("--ray", action="store_true")
-    words = parser.parse_args()
-    found: dict[str, Any] = {"cores": cores_here(), "load before": os.getloadavg()[0], "files": words.files}
+    args = parser.parse_args()
+    numbers: dict[str, Any] = {"cores": cores_here(), "load before": os.getloadavg()[0], "files": args.files}
     lines: list[tuple[str, ...]] = [("", "rows/s", "set, MB", "peak, MB", "grown over the set, MB")]
     for name, size in SIZES.items():
-        got = found[name] = measured(size, words)
-        numbers = (got[key] for key in ("rows/s", "set, MB", "peak, MB", "grown, MB"))
-        lines.append((name, *(f"{number:,.0f}" for number in numbers)))
-    where = "a Ray cluster with " if words.ray else ""
-    table(f"{words.rows:,} rows in {words.files} files on {where}{cores_here()} cores", lines)
-    if words.json:
-        words.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        got = numbers[name] = measured(size, args)
+        cells = (got[key] for key in ("rows/s", "set, MB", "peak, MB", "grown, MB"))
+        lines.append((name, *(f"{number:,.0f}" for number in cells)))
+    where = "a Ray cluster with " if args.ray else ""
+    table(f"{args.rows:,} rows in {args.files} files on {where}{cores_here()} cores", lines)
+    if args.json:
+        args.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -16,7 +16,9 @@ from winnow.packs.pack import Pack
 from winnow.packs.precision import Precision
 from winnow.packs.run import Run
 
-OBS, ACTION, BATCH = 11, 3, 256
+OBS = 11
+ACTION = 3
+BATCH = 256
 
 
 def arrays(rows: int, length: int, seed: int) -> dict[str, Any]:
@@ -38,14 +40,17 @@ def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
     """Mixtures of `rows` rows each from a source with short episodes and one with long ones, which hold `rows` rows
     between them: the mixtures share these."""
     half = rows // 2
-    low, high = from_arrays(**arrays(half, 22, 0), name="low"), from_arrays(**arrays(half, 500, 1), name="high")
+    low = from_arrays(**arrays(half, 22, 0), name="low")
+    high = from_arrays(**arrays(half, 500, 1), name="high")
     return [mixed(low, high, 0.05, rows, seed=seed, name=f"mixture{seed}") for seed in range(mixtures)]
 
 
 def walk(rows: int, obs: int = OBS, actions: int = ACTION, length: int = 500) -> Dataset:
     """Random rows in episodes of one length, put in their slots as they are made: 10⁷ of them take seconds."""
-    rng, episodes = np.random.default_rng(0), rows // length
-    slot, slots = np.arange(episodes) * (length + 1), episodes * (length + 1)
+    rng = np.random.default_rng(0)
+    episodes = rows // length
+    slot = np.arange(episodes) * (length + 1)
+    slots = episodes * (length + 1)
     terminal = np.zeros(slots, bool)
     terminal[slot + length - 1] = True
     action = 2 * rng.random((slots, actions), np.float32) - 1

@@ -1,10 +1,10 @@
-"""Several processes that train on one machine: whether together they get done what one alone would.
+"""Several processes that train on one machine: whether together they are as fast as one process alone.
 
 python benchmarks/sharing.py [--steps 100] [--runs 4] [--rounds 3] [--json FILE]
 
 Each process trains a pack of IQL with DW (2×256), compiles it first, and waits for the others. Prints run-steps/s of
-all of them together against one process that has the machine to itself (1 is nothing lost), and the processor time of
-a run-step, which grows where threads wait for each other by spinning.
+all processes together as a ratio to one process that has the machine to itself (1: nothing is lost), and the processor
+time per run-step, which grows if threads spin while they wait for each other.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
 from shapes import table
 
+from winnow.errors import run_script
 from winnow.system.cores import cores_here
 
 CHILD = """
@@ -47,7 +49,7 @@ class Setting(NamedTuple):
     cores: str = ""
     """$WINNOW_CORES of each."""
     pinned: bool = False
-    """Each process may run on one core alone, of its own."""
+    """Each process may use one core only, a different one for each."""
 
 
 def settings() -> list[Setting]:
@@ -64,34 +66,36 @@ def settings() -> list[Setting]:
     ]
 
 
-class Crew:
+class ProcessGroup:
     """The processes of a setting, compiled and waiting."""
 
     def __init__(self, setting: Setting, runs: int, steps: int, programs: str) -> None:
-        there = sorted(os.sched_getaffinity(0))
+        cores = sorted(os.sched_getaffinity(0))
         more = {"JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         more |= {"WINNOW_CORES": setting.cores} if setting.cores else {}
-        around = {key: value for key, value in os.environ.items() if key not in ("WINNOW_CORES", "PJRT_NPROC")} | more
+        environment = {
+            key: value for key, value in os.environ.items() if key not in ("WINNOW_CORES", "PJRT_NPROC")
+        } | more
         self.processes = []
         for number in range(setting.processes):
-            core = str(there[number % len(there)]) if setting.pinned else ""
-            words = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(runs), str(steps), core]
+            core = str(cores[number % len(cores)]) if setting.pinned else ""
+            command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(runs), str(steps), core]
             self.processes.append(
-                subprocess.Popen(words, env=around, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+                subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, text=True, bufsize=1)
             )
         self._answers()
 
     def _answers(self) -> list[str]:
-        said = []
+        answers = []
         for process in self.processes:
             assert process.stdout
-            said.append(process.stdout.readline().strip())
-        if not all(said):
-            raise SystemExit("a process has died")
-        return said
+            answers.append(process.stdout.readline().strip())
+        if not all(answers):
+            raise SystemExit("a training process died; its error is printed above")
+        return answers
 
     def go(self) -> tuple[float, float]:
-        """Seconds until all have done their steps, and of processors."""
+        """Wall-clock seconds until all have done their steps, and their processor seconds."""
         began = time.perf_counter()
         for process in self.processes:
             assert process.stdin
@@ -110,29 +114,30 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write every number to this file")
-    words = parser.parse_args()
-    found: dict[str, Any] = {"cores": cores_here(), "runs": words.runs, "steps": words.steps}
+    args = parser.parse_args()
+    numbers: dict[str, Any] = {"cores": cores_here(), "runs": args.runs, "steps": args.steps}
     plan = settings()
     lines = [("", "run-steps/s of all", "against one process", "processor, ms a run-step")]
     rates: dict[str, list[tuple[float, float]]] = {setting.name: [] for setting in plan}
     programs = tempfile.mkdtemp()  # compiled once for all
-    crews = [Crew(setting, words.runs, words.steps, programs) for setting in plan]  # they wait while others work
+    groups = [ProcessGroup(setting, args.runs, args.steps, programs) for setting in plan]  # they wait while others work
     print("compiled", flush=True)
-    for _ in range(words.rounds):
-        for setting, crew in zip(plan, crews, strict=True):
-            done, (seconds, processor) = setting.processes * words.runs * words.steps, crew.go()
+    for _ in range(args.rounds):
+        for setting, group in zip(plan, groups, strict=True):
+            done = setting.processes * args.runs * args.steps
+            seconds, processor = group.go()
             rates[setting.name].append((done / seconds, 1000 * processor / done))
-    for crew in crews:
-        crew.end()
+    for group in groups:
+        group.end()
     for name, seen in rates.items():
         rate, processor = map(statistics.median, zip(*seen, strict=True))
-        base = found[plan[0].name]["run-steps/s"] if lines[1:] else rate
-        found[name] = {"run-steps/s": rate, "ratio": rate / base, "processor, ms": processor}
+        base = numbers[plan[0].name]["run-steps/s"] if lines[1:] else rate
+        numbers[name] = {"run-steps/s": rate, "ratio": rate / base, "processor, ms": processor}
         lines.append((name, f"{rate:.0f}", f"{rate / base:.2f}", f"{processor:.1f}"))
-    table(f"packs of {words.runs} runs of IQL with DW on {cores_here()} cores", lines)
-    if words.json:
-        words.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    table(f"packs of {args.runs} runs of IQL with DW on {cores_here()} cores", lines)
+    if args.json:
+        args.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

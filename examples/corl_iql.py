@@ -43,11 +43,15 @@ def main() -> None:
     torch.manual_seed(args.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = {name: column.to(device) for name, column in load(args.dataset).items()}
-    obs_dim, action_dim, wide = data["observations"].shape[1], data["actions"].shape[1], (args.hidden, args.hidden)
+    obs_dim = data["observations"].shape[1]
+    action_dim = data["actions"].shape[1]
+    wide = (args.hidden, args.hidden)
 
-    actor, value = mlp(obs_dim, *wide, action_dim).to(device), mlp(obs_dim, *wide, 1).to(device)
+    actor = mlp(obs_dim, *wide, action_dim).to(device)
+    value = mlp(obs_dim, *wide, 1).to(device)
     critics = nn.ModuleList(mlp(obs_dim + action_dim, *wide, 1) for _ in range(2)).to(device)
-    targets, log_std = copy.deepcopy(critics), torch.zeros(action_dim, device=device, requires_grad=True)
+    targets = copy.deepcopy(critics)
+    log_std = torch.zeros(action_dim, device=device, requires_grad=True)
     groups = [*actor.parameters(), log_std, *value.parameters(), *critics.parameters()]
     optimiser = torch.optim.Adam(groups, lr=3e-4)
     weights = DensityWeights.from_dataset(data).to(device)  # WEIGHTS: the data's scaling, a network, its Adam

@@ -43,14 +43,19 @@ def main() -> None:
     torch.manual_seed(args.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = {name: column.to(device) for name, column in load(args.dataset).items()}
-    shift, scale = data["observations"].mean(dim=0), data["observations"].std(dim=0) + 1e-3
+    shift = data["observations"].mean(dim=0)
+    scale = data["observations"].std(dim=0) + 1e-3
     for name in ("observations", "next_observations"):
         data[name] = (data[name] - shift) / scale
-    obs_dim, action_dim, wide = data["observations"].shape[1], data["actions"].shape[1], (args.hidden, args.hidden)
+    obs_dim = data["observations"].shape[1]
+    action_dim = data["actions"].shape[1]
+    wide = (args.hidden, args.hidden)
 
     actor = nn.Sequential(mlp(obs_dim, *wide, action_dim), nn.Tanh()).to(device)
     critics = nn.ModuleList(mlp(obs_dim + action_dim, *wide, 1) for _ in range(2)).to(device)
-    target_actor, target_critics, actor_loss = copy.deepcopy(actor), copy.deepcopy(critics), torch.zeros(())
+    target_actor = copy.deepcopy(actor)
+    target_critics = copy.deepcopy(critics)
+    actor_loss = torch.zeros(())
     actor_adam, critic_adam = (torch.optim.Adam(part.parameters(), lr=3e-4) for part in (actor, critics))
     weights = DensityWeights.from_dataset(data).to(device)  # WEIGHTS: the data's scaling, a network, its Adam
 

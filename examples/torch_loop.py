@@ -44,8 +44,8 @@ def main() -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    some = next(iter(loader))
-    print({name: round(value, 3) for name, value in weights.diagnose(weights(some), some).items()})
+    rows = next(iter(loader))
+    print({name: round(value, 3) for name, value in weights.diagnose(weights(rows), rows).items()})
     good = data.source == len(data.meta.sources) - 1
     share = weights.rows(data, sampler).share(good)
     print(f"{good.mean():.0%} of the rows are {data.meta.sources[-1]}'s; {share:.0%} of the weight in drawn batches is")

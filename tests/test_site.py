@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 from pymdownx.slugs import slugify
 
 import winnow
@@ -262,10 +262,10 @@ class Watched(Browser):
         super().__init__(profile)
         self.ask("Network.enable")
 
-    def _note(self, heard: dict[str, Any]) -> None:
-        super()._note(heard)
-        if heard.get("method") == "Network.requestWillBeSent":
-            self.asked.append(heard["params"]["request"]["url"])
+    def _note(self, message: dict[str, Any]) -> None:
+        super()._note(message)
+        if message.get("method") == "Network.requestWillBeSent":
+            self.asked.append(message["params"]["request"]["url"])
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.small_rooms import collect as collect_small
-from helpers.small_rooms import small_rooms
 from scipy.linalg import null_space
 from scipy.special import logsumexp
 
@@ -20,6 +18,8 @@ from winnow.tabular import density, judge
 from winnow.tabular.data import STEP_COST, Data, collect
 from winnow.tabular.exact import divergence, exact_dual, linear_program
 from winnow.tabular.grid import Grid
+from winnow.tabular.small_rooms import collect as collect_small
+from winnow.tabular.small_rooms import small_rooms
 from winnow.weighters import Density
 
 

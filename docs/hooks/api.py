@@ -1,4 +1,4 @@
-"""The API reference: signatures and docstrings of public names, as they stand in the code."""
+"""The API reference: signatures and docstrings of public names, read from the code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ WIDTH = 76
 """Columns of a signature on one line."""
 
 
-def names(words: str) -> str:
-    """`winnow train Dataset`: these names of the package, or of the module that comes first."""
-    module, *some = words.split()
-    return "\n\n".join(entry(module, name) for name in some)
+def names(line: str) -> str:
+    """Entries for the names of a line such as `winnow train Dataset`: a module and its public names."""
+    module, *public_names = line.split()
+    return "\n\n".join(entry(module, name) for name in public_names)
 
 
 def entry(module: str, name: str) -> str:
-    """One public name: a heading, how it is called, what it says of itself, its fields and its own methods."""
+    """One public name: a heading, its signature, its docstring, its fields and its own methods."""
     thing = named(f"{module}.{name}")
     parts = [f"### {name} {{ #{module}.{name} data-toc-label='{name}' }}"]
     parts.append(f"```python\n{_signature(thing, name)}\n```")
-    parts.append(prose(inspect.getdoc(thing) if _speaks(thing) else ""))
+    parts.append(prose(inspect.getdoc(thing) if _has_docstring(thing) else ""))
     if inspect.isclass(thing):
-        parts += [_fields(thing), *(_method(thing, one) for one in _own(thing))]
+        parts += [_fields(thing), *(_method(thing, method) for method in _own_members(thing))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -57,8 +57,8 @@ def _is_equation(part: str) -> bool:
     return "\n" not in text and text[-1:] not in ".:;" and bool(re.search(r"[=∝]|:  ", text))
 
 
-def _speaks(thing: Any) -> bool:
-    """Whether the docstring is its own: a dataclass without one repeats its signature."""
+def _has_docstring(thing: Any) -> bool:
+    """Whether it has its own docstring. That of a dataclass without one only repeats its signature."""
     return not (inspect.isclass(thing) and (thing.__doc__ or "").startswith(f"{thing.__name__}("))
 
 
@@ -66,31 +66,32 @@ def _signature(thing: Any, name: str) -> str:
     if not callable(thing):
         return f"{name} = {thing!r}"
     try:
-        said = inspect.signature(thing)
+        signature = inspect.signature(thing)
     except ValueError:
         return name
-    hidden = [one for one in said.parameters.values() if one.name != "self"]
-    said = said.replace(parameters=hidden)
+    hidden = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    signature = signature.replace(parameters=hidden)
     if inspect.isclass(thing):
-        said = said.replace(return_annotation=inspect.Signature.empty)
-    line = f"{name}{_plain(said)}"
+        signature = signature.replace(return_annotation=inspect.Signature.empty)
+    line = f"{name}{_plain(signature)}"
     if len(line) <= WIDTH:
         return line
     head, _, tail = line.partition("(")
     inside, _, end = tail.rpartition(")")
-    return f"{head}(\n" + "".join(f"    {one},\n" for one in _split(inside)) + f"){end}"
+    return f"{head}(\n" + "".join(f"    {part},\n" for part in _split(inside)) + f"){end}"
 
 
-def _plain(said: inspect.Signature) -> str:
-    """Annotations are strings in this code and would be shown in quotes; functions and classes are shown by name."""
-    text = re.sub(r"""ForwardRef\((['"])(.*?)\1\)""", r"\2", str(said).replace("typing.", ""))
+def _plain(signature: inspect.Signature) -> str:
+    """The signature without quotes around annotations; functions and classes are shown by name."""
+    text = re.sub(r"""ForwardRef\((['"])(.*?)\1\)""", r"\2", str(signature).replace("typing.", ""))
     text = re.sub(r"""(: |-> )(?:'([^']*)'|"([^"]*)")""", lambda m: f"{m[1]}{m[2] or m[3]}", text)
     return re.sub(r"<(?:function|class) '?([\w.]+)'?[^>]*>", r"\1", text)
 
 
 def _split(inside: str) -> list[str]:
-    """Parameters at their commas, not at those inside brackets."""
-    parts, depth = [""], 0
+    """Split parameters at commas outside of brackets."""
+    parts = [""]
+    depth = 0
     for letter in inside:
         depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and depth == 0:
@@ -101,25 +102,25 @@ def _split(inside: str) -> list[str]:
 
 
 def _fields(kind: type) -> str:
-    said = attribute_docs(kind) if kind.__module__.startswith("winnow") else {}
-    rows = [f"| `{name}` | {cell(text)} |" for name, text in said.items() if text and not name.isupper()]
+    docs = attribute_docs(kind) if kind.__module__.startswith("winnow") else {}
+    rows = [f"| `{name}` | {cell(text)} |" for name, text in docs.items() if text and not name.isupper()]
     return "\n".join(["| field | |", "|---|---|", *rows]) if rows else ""
 
 
-def _own(kind: type) -> list[str]:
-    """Public methods and properties that a class defines itself and says something of."""
+def _own_members(kind: type) -> list[str]:
+    """Public methods and properties with docstrings that a class defines itself."""
     return [
         name
-        for name, one in vars(kind).items()
+        for name, member in vars(kind).items()
         if not name.startswith("_")
-        and (inspect.isfunction(one) or isinstance(one, (classmethod, staticmethod, *PROPERTIES)))
+        and (inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod, *PROPERTIES)))
         and inspect.getdoc(getattr(kind, name))
     ]
 
 
 def _method(kind: type, name: str) -> str:
     raw = vars(kind)[name]
-    said = inspect.getdoc(raw if isinstance(raw, PROPERTIES) else getattr(kind, name)) or ""
+    doc = inspect.getdoc(raw if isinstance(raw, PROPERTIES) else getattr(kind, name)) or ""
     head = f"`.{name}`" if isinstance(raw, PROPERTIES) else f"`.{_signature(getattr(kind, name), name)}`"
-    body = textwrap.indent(prose(said), "    ")
+    body = textwrap.indent(prose(doc), "    ")
     return f"- {' '.join(head.split())}\n\n{body}"

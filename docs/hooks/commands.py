@@ -1,4 +1,4 @@
-"""What every command says of itself with `--help`, in one text for each."""
+"""The `--help` text of every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import textwrap
 
 WIDTH = 84
-"""Columns of a terminal in which the help fits a page."""
+"""Columns of the terminal for which help is formatted, so that it fits a page."""
 
 
 def helps(_: str) -> str:
@@ -23,9 +23,9 @@ def help_of(name: str) -> str:
     from winnow.cli import main
 
     os.environ |= {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         main([*name.split(), "--help"])
-    lines = said.getvalue().strip().splitlines()
-    # The options come laid out for that width, the sentences above them do not.
+    lines = output.getvalue().strip().splitlines()
+    # Options are already wrapped at that width; the sentences above them are not.
     return "\n".join(line.rstrip() if line[:1].isspace() else textwrap.fill(line, WIDTH) for line in lines)

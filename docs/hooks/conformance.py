@@ -1,4 +1,4 @@
-"""winnow beside the authors' code and d3rlpy: tables from results/conformance, and the
+"""winnow compared with the authors' code and d3rlpy: tables from results/conformance, and the
 deviations that plug-ins list in their docstrings."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ QUANTITIES = {
     "nll, unseen": "−log π(a|s)",
     "error, unseen": "(π(s) − a)²",
 }
-"""What the table of curves shows, all but the score on held-out rows."""
+"""Columns of the table of curves. All but the score are on held-out rows."""
 
 
 def deviations(_: str) -> str:
-    """What every algorithm and weighter says of the code that it follows, from its docstring."""
+    """The paragraph 'Follows … Deviates in this: …' of each algorithm's and weighter's docstring."""
     from winnow import algorithms, weighters
 
     parts = []
@@ -49,30 +49,30 @@ def density(_: str) -> str:
 
     weighters: list[Any] = [make_weighter("density", name) for name in ALGORITHMS]
     names = ("form", "lambda_k", "lambda_f", "reward_scaling", "standardise", "state_weight", "initialisation")
-    rows = [[f"`{name}`", *(f"`{getattr(one, name)}`" for one in weighters)] for name in names]
+    rows = [[f"`{name}`", *(f"`{getattr(weighter, name)}`" for weighter in weighters)] for name in names]
     scripts = [", ".join(f"`{number}`" for number in SCRIPT_LAMBDAS[name]) for name in ALGORITHMS]
     rows.append(["`lambda_k`, `lambda_f` in `dw-…-script`", *scripts])
     return markdown(["setting", *(f"with {name}" for name in ALGORITHMS)], rows)
 
 
 def exact(_: str) -> str:
-    """The largest difference of any array of parameters from the authors' code, by set, algorithm and updates."""
-    found = json.loads((CONFORMANCE / "exact.json").read_text(encoding="utf-8"))
+    """Largest difference of any parameter array from the authors' code, by dataset, algorithm and updates."""
+    results = json.loads((CONFORMANCE / "exact.json").read_text(encoding="utf-8"))
     rows = []
-    for dataset, sides in found.items():
-        for name, said in sides.items():
-            far = [f"{said['parameters'][count]:.0e}" for count in ("1", "10", "100")]
-            rows.append([f"`{dataset}`", name, *far, _largest(said["losses"]), f"{said['moved']:.2f}"])
+    for dataset, sides in results.items():
+        for name, figures in sides.items():
+            far = [f"{figures['parameters'][count]:.0e}" for count in ("1", "10", "100")]
+            rows.append([f"`{dataset}`", name, *far, _largest(figures["losses"]), f"{figures['moved']:.2f}"])
     head = ["rows", "algorithm", "after 1 update", "after 10", "after 100", "losses", "moved in 100 updates"]
     return markdown(head, rows)
 
 
-def _largest(found: dict[str, float]) -> str:
-    return f"{max(found.values()):.0e}" if found else "not reported"
+def _largest(differences: dict[str, float]) -> str:
+    return f"{max(differences.values()):.0e}" if differences else "not reported"
 
 
 def curves(_: str) -> str:
-    """The ends of training beside d3rlpy: both means, and an interval of the difference."""
+    """Results at the end of training, winnow and d3rlpy: both means and an interval of their difference."""
     runs = json.loads((CONFORMANCE / "curves.json").read_text(encoding="utf-8"))
     rows = []
     for line in _module("benchmarks/conformance.py").table(runs):

@@ -1,11 +1,11 @@
-"""The docs site's one hook: puts what is generated from the code where a page asks for it, while the site is built.
+"""The only hook of the docs site: inserts generated text into pages while the site is built.
 
-A page asks with a line of its own, which a code host does not show:
+A page asks for it with a comment on its own line, which code hosts do not show:
 
     <!-- fill: settings winnow.algorithms.iql.IQL -->
 
-Each word after `fill:` is a function here or in the modules beside; a word that is not there stops the build. Links to
-`examples/` lead to the page that shows them, since the site has the docs alone.
+The word after `fill:` is a key of `FILLS`; an unknown one stops the build. Links to `examples/` are turned into links
+to the page that shows them, because the site contains docs/ only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")
 
 
 def filled(text: str) -> str:
-    """A page's Markdown with every mark replaced by what it asks for."""
+    """A page's Markdown with every mark replaced by its text."""
     return MARK.sub(lambda mark: FILLS[mark[1]](mark[2]), text)
 
 
@@ -56,6 +56,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     try:
         text = filled(markdown)
     except KeyError as error:
-        raise PluginError(f"{page.file.src_uri}: there is nothing to fill {error} with") from error
+        raise PluginError(
+            f"{page.file.src_uri}: no fill is named {error}; the names are in docs/hooks/fill.py"
+        ) from error
     shown = os.path.relpath("examples.md", os.path.dirname(page.file.src_uri) or ".")
     return EXAMPLE.sub(rf"]({shown}#\1py)", text)

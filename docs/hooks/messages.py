@@ -1,7 +1,7 @@
-"""Every message of bad input that the source holds, read from its syntax tree: none can be missing.
+"""Every error message for bad input, read from the syntax tree of the source, so that none can be missing.
 
-A message is the text given to `BadInput`, or to a kind of it. What is filled in when it is raised shows as a word in
-capitals where the code has a name for it, and as … elsewhere.
+A message is the text given to `BadInput` or a subclass. A value that is filled in at run time is shown by its name in
+capitals, or as … if the code has no name for it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ class Message(NamedTuple):
     text: str
 
 
-def listed(words: str) -> str:
-    """The messages of modules and folders of the package, as a list."""
-    some = sorted({one.text for one in collect() for place in words.split() if covers(place, one.module)})
-    if not some:
-        raise KeyError(f"messages {words}")
-    return "\n".join(f"- {_code(text)}" for text in some)
+def listed(line: str) -> str:
+    """The messages of modules and folders of the package, as a list. `line` names them, separated by spaces."""
+    patterns = line.split()
+    texts = sorted({message.text for message in collect() if any(covers(p, message.module) for p in patterns)})
+    if not texts:
+        raise KeyError(f"messages {line}")
+    return "\n".join(f"- {_code(text)}" for text in texts)
 
 
-def covers(place: str, module: str) -> bool:
-    """Whether a word of a page (`data/`, `samplers.py`) names a module."""
-    return module.startswith(place) if place.endswith("/") else module == place
+def covers(pattern: str, module: str) -> bool:
+    """Whether a pattern (`data/`, `samplers.py`) matches a module."""
+    return module.startswith(pattern) if pattern.endswith("/") else module == pattern
 
 
 @functools.cache
@@ -46,28 +47,28 @@ def collect() -> list[Message]:
         if isinstance(node, ast.ClassDef)
         and any(isinstance(base, ast.Name) and base.id == "BadInput" for base in node.bases)
     }
-    found = []
+    messages = []
     for file, tree in trees.items():
         helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) in kinds and node.args:
                 where = file.relative_to(SOURCE).as_posix()
-                found += [Message(where, text) for text in _texts(node.args[0], helpers)]
-    return found
+                messages += [Message(where, text) for text in _texts(node.args[0], helpers)]
+    return messages
 
 
 def _texts(node: ast.expr, helpers: dict[str, ast.FunctionDef]) -> Iterator[str]:
-    """The templates that an argument can become. One that only passes another message on has none of its own."""
+    """The templates that an argument can produce. An argument that only passes on another message has none."""
     if isinstance(node, ast.IfExp):
         yield from _texts(node.body, helpers)
         yield from _texts(node.orelse, helpers)
     elif isinstance(node, ast.Call) and _name(node.func) in helpers:
-        parts = [one for one in ast.walk(helpers[_name(node.func)]) if isinstance(one, ast.JoinedStr)]
-        for one in [*node.args, *parts]:
-            if isinstance(one, ast.JoinedStr):
-                yield template(one)
+        inside = [part for part in ast.walk(helpers[_name(node.func)]) if isinstance(part, ast.JoinedStr)]
+        for part in [*node.args, *inside]:
+            if isinstance(part, ast.JoinedStr):
+                yield template(part)
     elif isinstance(node, ast.Call):  # lines that are joined
-        yield from (template(one) for one in ast.walk(node) if isinstance(one, ast.JoinedStr))
+        yield from (template(part) for part in ast.walk(node) if isinstance(part, ast.JoinedStr))
     elif isinstance(node, (ast.JoinedStr, ast.Constant, ast.BinOp)):
         yield template(node)
 
@@ -80,7 +81,7 @@ def template(node: ast.expr) -> str:
             text = ""
             for part in parts:
                 more = template(part)
-                # A name that would run into what stands before it says nothing.
+                # A name directly after a letter would be unreadable.
                 text += "…" if isinstance(part, ast.FormattedValue) and text[-1:].isalpha() else more
             return text
         case ast.BinOp(left=left, right=right):

@@ -76,4 +76,4 @@ def _normalised(returns: Sequence[float], reference: Any) -> float:
 
 
 READ: dict[str, Callable[[Any], list[Run]]] = {"dome": _dome, "baselines": _baselines, "demo": _demo}
-"""Each folder keeps its returns under names of its own."""
+"""The reader of each folder, since their files differ."""

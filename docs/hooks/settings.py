@@ -10,32 +10,34 @@ from source import attribute_docs, named
 
 
 def table(path: str) -> str:
-    """Name, default, what is allowed and what it does, of every field; and the presets, if there are any."""
+    """Name, default, allowed values and meaning of every field, and the presets if there are any."""
     kind = named(path)
     lines = settings(kind)
     if not lines:
         return "It has no settings."
     rows = ["| setting | default | allowed | what it does |", "|---|---|---|---|"]
-    rows += [f"| `{name}` | {default} | {allowed} | {cell(said)} |" for name, default, allowed, said in lines]
+    rows += [f"| `{name}` | {default} | {allowed} | {cell(doc)} |" for name, default, allowed, doc in lines]
     presets = getattr(kind, "PRESETS", {})
     if presets:
-        rows += ["", "Set otherwise for the environments of", ""]
+        rows += ["", "Presets for the environments of", ""]
         rows += [
-            f"- **{domain}**: " + ", ".join(f"`{k}` {v}" for k, v in some.items()) for domain, some in presets.items()
+            f"- **{domain}**: " + ", ".join(f"`{k}` {v}" for k, v in preset.items())
+            for domain, preset in presets.items()
         ]
     return "\n".join(rows)
 
 
 def settings(kind: Any) -> list[tuple[str, str, str, str]]:
-    hints, said = typing.get_type_hints(kind), attribute_docs(kind)
+    hints = typing.get_type_hints(kind)
+    docs = attribute_docs(kind)
     return [
-        (field.name, _default(field.default), _allowed(field, hints[field.name]), said[field.name])
+        (field.name, _default(field.default), _allowed(field, hints[field.name]), docs[field.name])
         for field in dataclasses.fields(kind)
     ]
 
 
 def methods(_: str) -> str:
-    """Every method by name, with the sampler and the weighter it stands for."""
+    """Every method by name, with its sampler and weighter."""
     from winnow.methods import METHODS
 
     rows = [
@@ -67,5 +69,5 @@ def _allowed(field: Any, kind: Any) -> str:
     ends = {"≥": low, ">": above, "≤": high, "<": below}
     if limits := [f"{sign} {end}" for sign, end in ends.items() if end is not None and end != float("inf")]:
         return ", ".join(limits)
-    words = {bool: "yes or no", str: "text", int: "a whole number", float: "a number", tuple: "whole numbers"}
-    return words[typing.get_origin(kind) or kind]
+    type_words = {bool: "yes or no", str: "text", int: "a whole number", float: "a number", tuple: "whole numbers"}
+    return type_words[typing.get_origin(kind) or kind]

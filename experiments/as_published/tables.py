@@ -30,9 +30,9 @@ METHODS = {
 STORED_RANGE = "algorithm.reward_scaling=stored-range"
 SUITES = ("mixed", "diverse")
 LEVEL_MARGIN = 5.0
-"""Points by which an interval must exclude 0 before two methods that should be level are not."""
+"""Two methods count as level unless the whole interval of their difference is farther than this from 0."""
 ORACLE_SHARE = 0.5
-"""Below this part of its source's own score, an oracle says that its set tells nothing about methods."""
+"""If the oracle scores below this share of its source's own score, the dataset says nothing about methods."""
 CLAIMS = (
     ("diverse", "dw-aw", "aw", "ahead"),
     ("mixed", "dw-aw", "aw", "level"),
@@ -40,7 +40,7 @@ CLAIMS = (
     (None, "dw-aw", "uniform", "ahead"),
     (None, "dw-uniform", "uniform", None),
 )
-"""Suite (None: both), two methods, and how the first stands to the second by the protocol (None: it claims nothing)."""
+"""Suite (None: both), two methods, and the protocol's claim about the first against the second (None: no claim)."""
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def suite_of(run: Run) -> str:
 
 
 def scores() -> str:
-    """Each set: the mean score of each method over seeds, and the oracle's part of its source's own score."""
+    """Each dataset: mean scores of methods over seeds, and the oracle's share of its source's own score."""
     rows = []
     for name in sorted({run.dataset for run in runs()}, key=lambda name: ("diverse" in name, name)):
         means = {label: mean([run for run in of(label) if run.dataset == name]) for label in METHODS}
@@ -81,22 +81,23 @@ def leads() -> str:
 
 
 def ranges() -> str:
-    """What the authors' reward range over stored fragments changes on the diverse sets."""
+    """The effect of the authors' reward range over stored fragments, on the diverse datasets."""
     rows = []
     for name in ("aw", "dw-aw"):
-        usual, stored = of(name, "diverse"), of(f"{name} {STORED_RANGE}", "diverse")
+        usual = of(name, "diverse")
+        stored = of(f"{name} {STORED_RANGE}", "diverse")
         cells = [f"{mean(usual):.1f}", f"{mean(stored):.1f}", interval(difference(stored, usual))]
         rows.append([METHODS[name], *cells])
     return markdown(["method", "range over full episodes", "range over stored fragments", "difference [95 %]"], rows)
 
 
 def mean(runs_of_method: Sequence[Run]) -> float:
-    """The mean over sets of the mean over seeds."""
+    """The mean over datasets of the mean over seeds."""
     return float(stats.mean(scores_of(runs_of_method)))
 
 
 def source_score(dataset: str) -> float:
-    """What the good policy itself earns in its rows."""
+    """The good policy's own score in its rows."""
     facts = next(run.facts for run in runs() if run.dataset == dataset)
     return max(map(float, facts["source_scores"].values()))
 

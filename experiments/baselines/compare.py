@@ -1,10 +1,11 @@
-"""Cloning with the baselines of the field on the dome (see results/dome): 95 % random data, 5 % from a good policy.
+"""Behaviour cloning with published baselines on the dome: 95 % random data, 5 % from a good policy.
 
-python experiments/baselines/compare.py        writes results/baselines/returns.json (some minutes on two cores)
+python experiments/baselines/compare.py        writes results/baselines/returns.json (a few minutes on two cores)
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 from pathlib import Path
@@ -13,11 +14,17 @@ from typing import Any
 import numpy as np
 
 from winnow import toy
+from winnow.errors import run_script
 from winnow.methods import make_algorithm, method, resized
 from winnow.training import train_runs
 from winnow.training.planning import plan
 
-ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64, 64)
+ROWS = 100_000
+SHARE = 0.05
+EPISODES = 100
+STEPS = 5_000
+SEEDS = 3
+HIDDEN = (64, 64)
 OPTIDICE = [("optidice-w", {"alpha": alpha, "learning_rate": 1e-3}) for alpha in (0.1, 1.0, 5.0)]
 PAIRS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     *(("bc", name, {}, {}) for name in ("uniform", "pf", "rw", "red", "odpr-a")),
@@ -27,6 +34,7 @@ PAIRS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     dataset = toy.imbalanced(ROWS, SHARE, expert_rows=20_000)
     runs = []
     for algorithm, name, learn, weigh in PAIRS:
@@ -36,20 +44,21 @@ def main() -> None:
         label = "-".join([name, *(f"{value}" for value in (weigh | learn).values() if value != 1e-3)])
         for run in plan(dataset, dataclasses.replace(learner, **learn), name, weighter=weighter, seeds=SEEDS):
             runs.append(dataclasses.replace(run, name=f"{algorithm} {label} seed{run.seed}"))
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     lines: dict[str, list[tuple[float, float]]] = {}
-    for one in train_runs(runs, steps=STEPS):
-        returns, weights = toy.evaluate(one.policy, EPISODES), one.weights()
+    for trained in train_runs(runs, steps=STEPS):
+        returns = toy.evaluate(trained.policy, EPISODES)
+        weights = trained.weights()
         good = weights.share(dataset.source == 1)
-        found[one.run.name] = {"failure": one.failure, "good": good, "returns": returns.tolist()}
-        lines.setdefault(one.run.name.rsplit(" ", 1)[0], []).append((float(toy.normalised(returns).mean()), good))
+        results[trained.run.name] = {"failure": trained.failure, "good": good, "returns": returns.tolist()}
+        lines.setdefault(trained.run.name.rsplit(" ", 1)[0], []).append((float(toy.normalised(returns).mean()), good))
     print("| algorithm and method | score | each seed | weight on the good rows |\n|---|---|---|---|")
     for name, pairs in lines.items():
         scores, goods = zip(*pairs, strict=True)
         print(f"| {name} | {np.mean(scores):.1f} | {', '.join(f'{s:.0f}' for s in scores)} | {np.mean(goods):.0%} |")
-    kept = {"score 0 and 100": toy.references(), "runs": found}
+    kept = {"score 0 and 100": toy.references(), "runs": results}
     (Path(__file__).parents[2] / "results" / "baselines" / "returns.json").write_text(json.dumps(kept))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

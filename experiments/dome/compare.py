@@ -5,21 +5,29 @@ python experiments/dome/compare.py        writes results/dome/returns.json (abou
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
 
 from winnow import toy
+from winnow.errors import run_script
 from winnow.methods import make_algorithm, method, resized
 from winnow.training import train_runs
 from winnow.training.planning import plan
 
 METHODS = ("uniform", "aw", "dw-uniform", "dw-aw", "dual-uniform", "dual-aw")
-ROWS, SHARE, EPISODES, STEPS, SEEDS, HIDDEN = 100_000, 0.05, 100, 5_000, 3, (64, 64)
+ROWS = 100_000
+SHARE = 0.05
+EPISODES = 100
+STEPS = 5_000
+SEEDS = 3
+HIDDEN = (64, 64)
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     dataset = toy.imbalanced(ROWS, SHARE, expert_rows=20_000)
     algorithm = resized(make_algorithm("td3bc", dataset), HIDDEN)
     runs = []
@@ -31,7 +39,8 @@ def main() -> None:
     lines: dict[str, list[tuple[float, float]]] = {}
     for trained in train_runs(runs, steps=STEPS):
         name = trained.run.name
-        returns, weight = toy.evaluate(trained.policy, EPISODES), trained.weights().weight
+        returns = toy.evaluate(trained.policy, EPISODES)
+        weight = trained.weights().weight
         by_run[name] = returns.tolist()
         good = share[name] = float(weight[dataset.source == 1].sum() / weight.sum())
         lines.setdefault(trained.run.method, []).append((float(toy.normalised(returns).mean()), good))
@@ -45,4 +54,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,11 +1,11 @@
-"""Does a pinch of bad data keep good rows from being learnt by heart? On small sets AW holds out where the labels do
-not, though but one in two thousand of its draws is bad.
+"""Do a few bad rows keep a run from overfitting the good ones? On small datasets AW keeps its score where the oracle
+loses it, although only one in two thousand of AW's samples is bad.
 
 python experiments/entry/dose.py [OUT] [--steps 80000] [--seeds 3] [--sets hopper-random-expert-10%-small …]
        [--hidden 64x64] [--learning-rate 1e-3] [--doses 0 0.0005 0.01] [--samplers source followed]
 
-Each sampler with each part of its draws even over all rows. OUT gets a grid's folder (`winnow report` reads its
-results); kept in results/grid/dose-cpu.
+Trains with each sampler, mixed with each dose of uniform samples over all rows. OUT is the folder of a grid (`winnow
+report` reads it); the results are kept in results/grid/dose-cpu.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from learning import dosed, learn, options
 
 from winnow.bench import suites
+from winnow.errors import run_script
 from winnow.methods import METHODS
 from winnow.samplers import SAMPLERS
 
@@ -24,15 +25,16 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--doses", nargs="+", type=float, default=[0, 0.0005, 0.01])
     parser.add_argument("--samplers", nargs="+", default=["source", "followed"])
-    words = parser.parse_args()
+    args = parser.parse_args()
     methods = []
-    for sampler in words.samplers:
-        for dose in words.doses:
+    for sampler in args.samplers:
+        for dose in args.doses:
             name = f"{sampler}-{dose:g}"
-            SAMPLERS[name], METHODS[name] = dosed(sampler, dose), (name, "none")
+            SAMPLERS[name] = dosed(sampler, dose)
+            METHODS[name] = (name, "none")
             methods.append(name)
-    learn(words, suites.entries(words.sets), methods)
+    learn(args, suites.entries(args.sets), methods)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,10 +1,11 @@
-"""How the exact dual's weights get a policy to where the good data is: variants side by side, on a few sets.
+"""Variants of the exact dual's weights, compared on a few datasets: which of them lead a policy to the good data?
 
 python experiments/entry/explore.py [OUT] [--steps 50000] [--seeds 2] [--rows 1000000] [--environments hopper walker2d]
 
-OUT gets a grid's folder (`winnow report` reads its results); what is kept of it is results/entry/explore.jsonl, and
-`--table` prints that again. Chosen before any of it was seen: hopper and walker2d with the expert, σ 5 %, mixed and
-diverse, IQL. What was worth keeping is a setting of `winnow.Dual`; the rest lives here alone.
+OUT is the folder of a grid (`winnow report` reads it). Its results without redundant fields are kept in
+results/entry/explore.jsonl; `--table` prints them again. The datasets were chosen before any result was seen: hopper
+and walker2d with the expert, σ 5 %, mixed and diverse, with IQL. Variants that were worth keeping are settings of
+`winnow.Dual`; the others exist only here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from winnow.bench import plan, run_local, suites
 from winnow.bench.overrides import Setting
 from winnow.bench.plan import How, Kind
+from winnow.errors import run_script
 from winnow.evaluation.settings import Evaluation
 from winnow.methods import METHODS
 from winnow.nets import adam_init, adam_step, mlp_init, scalar
@@ -42,9 +44,9 @@ class Trial:
     """0 fixes λ at `temperature`."""
     discount: float = 1.0
     floor: float = 0.0
-    """Part of the policy's weight that is spread evenly over the batch."""
+    """Share of the policy's weight that is spread evenly over the batch."""
     value_floor: float = 0.0
-    """The same where values are fitted."""
+    """The same for value losses."""
     average: Literal["row", "trajectory"] = "row"
     ratio: Literal["joint", "conditional"] = "joint"
     """conditional: w(a|s) = w(s,a) / w(s)."""
@@ -84,7 +86,8 @@ class Trial:
             if self.ratio == "conditional":
                 ratio = jax.lax.stop_gradient(count * jax.nn.softmax(score))
                 fit, marginal = marginal_fit(params["state"], batch.obs, ratio)
-                total, score = total + fit, score - marginal
+                total = total + fit
+                score = score - marginal
             return total, score
 
         (total, score), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
@@ -140,8 +143,8 @@ TRAJECTORY = [
     {"budget": 1, "floor": 0.3},
 ]
 VARIANTS: list[dict[str, Any]] = [*JOINT]
-VARIANTS += [one | {"ratio": "conditional"} for one in CONDITIONAL]
-VARIANTS += [one | {"average": "trajectory"} for one in TRAJECTORY]
+VARIANTS += [changes | {"ratio": "conditional"} for changes in CONDITIONAL]
+VARIANTS += [changes | {"average": "trajectory"} for changes in TRAJECTORY]
 
 
 def main() -> None:
@@ -153,65 +156,72 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=10)
     parser.add_argument("--environments", nargs="+", default=["hopper", "walker2d"])
     parser.add_argument("--hidden", default="256x256")
-    parser.add_argument("--variants", type=int, default=len(VARIANTS), help="only so many")
-    parser.add_argument("--table", action="store_true", help="only print the table of what is kept")
-    words = parser.parse_args()
-    if words.table:
+    parser.add_argument("--variants", type=int, default=len(VARIANTS), help="train only the first of them")
+    parser.add_argument("--table", action="store_true", help="only print the table of the results that are kept")
+    args = parser.parse_args()
+    if args.table:
         print("\n".join(table()))
         return
     WEIGHTERS["trial"] = Trial
     METHODS.update({"trial-aw": ("aw", "trial"), "trial-uniform": ("uniform", "trial")})
     how = How(
-        words.steps,
+        args.steps,
         256,
-        min(10_000, words.steps),
-        Evaluation(episodes=words.episodes, rounds=2, spacing=min(10_000, words.steps // 2), curve=1),
+        min(10_000, args.steps),
+        Evaluation(episodes=args.episodes, rounds=2, spacing=min(10_000, args.steps // 2), curve=1),
     )
-    every = suites.entries(["mixed", "diverse"], rows=words.rows)
-    entries = suites.chosen(every, words.environments, ["expert"], [5])
-    small = words.hidden != "256x256"
-    sizes = [Setting(family, "hidden", (words.hidden,)) for family in ("algorithm", "weighter") if small]
+    every = suites.entries(["mixed", "diverse"], rows=args.rows)
+    entries = suites.chosen(every, args.environments, ["expert"], [5])
+    small = args.hidden != "256x256"
+    sizes = [Setting(family, "hidden", (args.hidden,)) for family in ("algorithm", "weighter") if small]
     kinds = [
-        Kind("iql", f"trial-{drawn}", (*sizes, *(Setting("weighter", field, (str(v),)) for field, v in one.items())))
-        for one in VARIANTS[: words.variants]
-        for drawn in ("aw", "uniform")
+        Kind(
+            "iql", f"trial-{sampler}", (*sizes, *(Setting("weighter", name, (str(v),)) for name, v in changes.items()))
+        )
+        for changes in VARIANTS[: args.variants]
+        for sampler in ("aw", "uniform")
     ]
     kinds += [Kind("iql", method, tuple(sizes[:1])) for method in ("uniform", "aw", "best-source")]
-    run_local.run(plan.packs(plan.planned(entries, kinds, words.seeds, how)), words.out)
-    keep(words.out)
+    run_local.run(plan.packs(plan.planned(entries, kinds, args.seeds, how)), args.out)
+    keep(args.out)
     print("\n".join(table()))
 
 
 def keep(folder: Path) -> None:
-    """The results of a grid without what can be told from the others, one line each."""
+    """Save the results of a grid without redundant fields, one per line."""
     names = ("method", "swept", "score", "shares", "rounds")
     lines = []
     for path in sorted((folder / "results").glob("*.json")):
-        said = json.loads(path.read_text())
-        config = {name: said["config"][name] for name in ("seed", "steps", "batch_size", "chunk", "evaluation")}
-        line = {"dataset": said["config"]["dataset"]["name"]} | {name: said[name] for name in names} | config
-        lines.append(json.dumps(line | {"made_with": said["made_with"]}))
+        result = json.loads(path.read_text())
+        config = {name: result["config"][name] for name in ("seed", "steps", "batch_size", "chunk", "evaluation")}
+        line = {"dataset": result["config"]["dataset"]["name"]} | {name: result[name] for name in names} | config
+        lines.append(json.dumps(line | {"made_with": result["made_with"]}))
     KEPT.write_text("\n".join(lines) + "\n")
 
 
 def table() -> list[str]:
-    """Mean scores of each variant on each set, best mean first; share of the weight on the expert in brackets."""
+    """Mean score of each variant on each dataset, best mean first; in brackets the expert's share of the weight."""
     scores: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for said in map(json.loads, KEPT.read_text().splitlines()):
-        changes = " ".join(f"{k.split('.')[1]}={v}" for k, v in said["swept"].items() if not k.endswith("hidden"))
-        share = sum(part for label, part in said["shares"].items() if "expert" in label)
-        score = float("nan") if said["score"] is None else said["score"]
-        scores[f"{said['method']} {changes}"][said["dataset"]].append((score, share))
-    sets = sorted({data for found in scores.values() for data in found})
-    means = {kind: {data: np.mean(rounds, axis=0) for data, rounds in found.items()} for kind, found in scores.items()}
-    order = sorted(means, key=lambda kind: -np.nanmean([one[0] for one in means[kind].values()]))
+    for line in map(json.loads, KEPT.read_text().splitlines()):
+        changes = " ".join(f"{k.split('.')[1]}={v}" for k, v in line["swept"].items() if not k.endswith("hidden"))
+        share = sum(part for label, part in line["shares"].items() if "expert" in label)
+        score = float("nan") if line["score"] is None else line["score"]
+        scores[f"{line['method']} {changes}"][line["dataset"]].append((score, share))
+    sets = sorted({data for by_set in scores.values() for data in by_set})
+    means = {
+        kind: {data: np.mean(rounds, axis=0) for data, rounds in by_set.items()} for kind, by_set in scores.items()
+    }
+
+    def mean_score(kind: str) -> float:
+        return float(np.nanmean([score for score, _ in means[kind].values()]))
+
+    order = sorted(means, key=lambda kind: -mean_score(kind))
     lines = ["  mean | " + " ".join(f"{data.partition('@')[0].replace('random-', ''):>27}" for data in sets)]
     for kind in order:
         cells = [f"{means[kind][data][0]:.1f} ({means[kind][data][1]:.2f})" for data in sets]
-        total = np.nanmean([one[0] for one in means[kind].values()])
-        lines.append(f"{total:6.1f} | " + " ".join(f"{cell:>27}" for cell in cells) + f" | {kind}")
+        lines.append(f"{mean_score(kind):6.1f} | " + " ".join(f"{cell:>27}" for cell in cells) + f" | {kind}")
     return lines
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

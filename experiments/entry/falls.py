@@ -1,17 +1,18 @@
-"""Why `continued` is behind on pieces of a medium policy: its draws hold no falls. What brings them back, and whether
-that helps.
+"""Why `continued` is worse on fragments of a medium policy: its samples contain no falls. Variants that include falls,
+and whether they help.
 
 python experiments/entry/falls.py [OUT] [--steps 80000] [--seeds 3] [--environments hopper walker2d] [--level medium]
        [--share 10] [--hidden 64x64] [--learning-rate 1e-3] [--rows 1000000] [--variants …]
 
-The sets are diverse ones. First what each variant draws, judged by labels (results/entry/falls.json); then
-IQL learns from it. OUT gets a grid's folder (`winnow report` reads its results); kept in results/grid/falls-cpu.
+The datasets are diverse ones. First it measures, with source labels, what each variant samples
+(results/entry/falls.json); then IQL trains on it. OUT is the folder of a grid (`winnow report` reads it); the results
+are kept in results/grid/falls-cpu.
 
-    best-source   the good policy's rows, by label
-    no-falls      the same without pieces that end in a terminal
-    continued     as it is
-    followed      continued, and pieces that begin where most of what passes is drawn, whatever becomes of them
-    apart         half of the draws are even: values learn from all draws, the policy from those of continued
+    best-source   the good policy's rows, by label (the oracle)
+    no-falls      the same without fragments that end in a terminal
+    continued     the sampler as it is
+    followed      continued, plus fragments whose first states are mostly selected, whatever happens later
+    apart         half of the samples are uniform: values train on all samples, the policy on those of continued
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from measures import measured
 from winnow.bench import suites
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
+from winnow.errors import run_script
 from winnow.methods import METHODS, make_sampler
 from winnow.samplers import SAMPLERS, Source
 from winnow.types import Array, Batch, Metrics, Spec, Weights, plugin
@@ -37,7 +39,7 @@ from winnow.weighters.diagnostics import diagnose
 
 
 def falls(data: Dataset) -> np.ndarray:
-    """[episodes] whether each ends in a terminal."""
+    """[episodes] whether each ends in a terminal state."""
     return data.rows().terminal[data.episodes.start + data.episodes.length - 1].astype(bool)
 
 
@@ -50,7 +52,7 @@ class NoFalls:
 
 @plugin
 class Apart:
-    """For draws half of which are even: the policy's weights are those of continued, values learn from all alike."""
+    """For samples half of which are uniform: the policy uses continued's weights, values use all samples alike."""
 
     reads_frequency: ClassVar[bool] = True
 
@@ -60,7 +62,8 @@ class Apart:
     def update(self, state: tuple[()], batch: Batch, key: Array) -> tuple[tuple[()], Weights, Metrics]:
         assert batch.frequency is not None
         chosen = jnp.maximum(2 - 1 / batch.frequency, 0) + 1e-9
-        weight, even = chosen / jnp.sum(chosen), jnp.full(batch.reward.shape, 1 / batch.reward.shape[0])
+        weight = chosen / jnp.sum(chosen)
+        even = jnp.full(batch.reward.shape, 1 / batch.reward.shape[0])
         return state, Weights(weight, weight, even), diagnose(weight, batch)
 
     def log_weight(self, state: tuple[()], batch: Batch) -> Array:
@@ -82,23 +85,23 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=10)
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--only-draws", action="store_true")
-    words = parser.parse_args()
-    every = suites.entries(["diverse"], rows=words.rows)
-    entries = suites.chosen(every, words.environments, [words.level], [words.share])
-    found: dict[str, dict[str, float]] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    args = parser.parse_args()
+    every = suites.entries(["diverse"], rows=args.rows)
+    entries = suites.chosen(every, args.environments, [args.level], [args.share])
+    measures: dict[str, dict[str, float]] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
     for entry in entries:
         data = open_dataset(entry.text)
-        for variant in words.variants:
+        for variant in args.variants:
             probability = make_sampler(METHODS[variant][0]).probabilities(data)
-            said = measured(data, probability, words.level)
-            said["terminals in 10,000"] = round(1e4 * float(probability[data.rows().terminal].sum()), 2)
-            found[f"{entry.text} {variant}"] = said
-            print(entry.text, variant, said, flush=True)
-    DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
-    if words.only_draws:
+            of_variant = measured(data, probability, args.level)
+            of_variant["terminals in 10,000"] = round(1e4 * float(probability[data.rows().terminal].sum()), 2)
+            measures[f"{entry.text} {variant}"] = of_variant
+            print(entry.text, variant, of_variant, flush=True)
+    DRAWN.write_text(json.dumps(dict(sorted(measures.items())), indent=1) + "\n")
+    if args.only_draws:
         return
-    learn(words, entries, words.variants)
+    learn(args, entries, args.variants)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

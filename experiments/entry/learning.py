@@ -1,4 +1,4 @@
-"""How the trials of this folder learn on a CPU: IQL with small networks from each of some methods, as a grid."""
+"""Training for the scripts of this folder: a grid of IQL with small networks and the given methods, on a CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from winnow.methods import make_sampler
 
 
 def options(about: str | None, out: str) -> argparse.ArgumentParser:
-    """A parser with what `learn` reads."""
+    """A parser with the options that `learn` reads."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?", default=Path(out))
     parser.add_argument("--steps", type=int, default=80_000)
@@ -31,26 +31,26 @@ def options(about: str | None, out: str) -> argparse.ArgumentParser:
     return parser
 
 
-def learn(words: argparse.Namespace, entries: Sequence[Entry], methods: Sequence[str]) -> None:
+def learn(args: argparse.Namespace, entries: Sequence[Entry], methods: Sequence[str]) -> None:
     settings = (
-        Setting("algorithm", "hidden", (words.hidden,)),
-        Setting("algorithm", "learning_rate", (words.learning_rate,)),
+        Setting("algorithm", "hidden", (args.hidden,)),
+        Setting("algorithm", "learning_rate", (args.learning_rate,)),
     )
     kinds = [Kind("iql", method, settings) for method in methods]
-    how = How(words.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=words.steps // 20, curve=3))
-    runs = plan.planned(list(entries), kinds, words.seeds, how, command=typed(words.out))
-    run_local.run(plan.packs(runs), words.out)
+    how = How(args.steps, 256, 10_000, Evaluation(episodes=10, rounds=3, spacing=args.steps // 20, curve=3))
+    runs = plan.planned(list(entries), kinds, args.seeds, how, command=typed(args.out))
+    run_local.run(plan.packs(runs), args.out)
 
 
 def typed(out: Path) -> str:
-    """The command, for the results to keep; of the machine's folders it names none."""
+    """The command that the results record, without the folders of this machine."""
     script, *others = sys.argv
-    said = [out.name if word == str(out) else word for word in others]
-    return shlex.join(["python", f"experiments/entry/{Path(script).name}", *said])
+    words_kept = [out.name if word == str(out) else word for word in others]
+    return shlex.join(["python", f"experiments/entry/{Path(script).name}", *words_kept])
 
 
 def dosed(name: str, dose: float) -> type:
-    """A sampler of which this part of the draws is even over all rows."""
+    """A sampler mixed with this share of uniform samples over all rows."""
 
     @dataclasses.dataclass(frozen=True)
     class Dosed:

@@ -1,18 +1,18 @@
-"""Why `continued` and `followed` fall at once on hopper's pieces with 1 % of the expert; what brings the start back.
+"""Why policies of `continued` and `followed` fall at once on hopper's fragments with 1 % of the expert, and two fixes.
 
 python experiments/entry/rare.py [OUT] [--steps 40000] [--seeds 8] [--sets hopper-random-expert-diverse-1%]
        [--variants …] [--hidden 64x64] [--learning-rate 1e-3] [--only-draws]
 
-First what each variant draws, judged by labels (results/entry/rare.json), and where the good policy's pieces from the
-start of an episode are in the order of their advantage; then IQL learns from it. OUT gets a grid's folder (`winnow
-report` reads its results); kept in results/grid/rare-cpu.
+First it measures, with source labels, what each variant samples and how the good policy's fragments from the start of
+an episode rank by advantage (results/entry/rare.json); then IQL trains on it. OUT is the folder of a grid (`winnow
+report` reads it); the results are kept in results/grid/rare-cpu.
 
-    best-source   the good policy's rows, by label
-    continued     as it is
-    followed      as it is
-    starts        followed, and by label the good policy's pieces that begin at an episode's start
-    promising     followed, and without labels the pieces that do best by what their first observation promises: their
-                  continued return less its fit to first observations, as many as make 2 % of the draws
+    best-source   the good policy's rows, by label (the oracle)
+    continued     the sampler as it is
+    followed      the sampler as it is
+    starts        followed, plus the good policy's fragments from the start of an episode, by label
+    promising     followed, plus the fragments with the largest advantage (without labels): their continued return minus
+                  its fit to first observations; so many that they make 2 % of the samples
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from measures import measured
 from winnow.bench import suites
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
+from winnow.errors import run_script
 from winnow.methods import METHODS, make_sampler
 from winnow.samplers import SAMPLERS, Followed
 from winnow.samplers.fits.continued import continued_returns
@@ -38,17 +39,17 @@ from winnow.samplers.fits.values import FOLDS, Folds, cut
 from winnow.system.progress import Progress
 
 PART = 0.02
-"""Of the draws, for promising pieces: about what an episode's first twenty steps are of a thousand."""
+"""Share of the samples for promising fragments: as large as that of the first 20 of 1,000 steps."""
 
 
 def drawn_by_followed(data: Dataset) -> np.ndarray:
-    """[episodes] how likely a row of each is drawn."""
+    """[episodes] the probability that `followed` selects it."""
     followed = Followed()
     return with_followers(data, followed.by_where_it_leads(data, "followed"), followed)
 
 
 def advantages(data: Dataset) -> np.ndarray:
-    """[episodes] returns continued past the last row, less what the first observation promises of them."""
+    """[episodes] returns continued past the last row, minus their fit to the first observation."""
     settings = Followed()
     score = continued_returns(data, settings)
     mean, std = data.obs_moments
@@ -69,7 +70,7 @@ def over_rows(data: Dataset, drawn: np.ndarray) -> np.ndarray:
 
 
 def good(data: Dataset, within: int) -> np.ndarray:
-    """[episodes] whether each is the good policy's and begins in so many first steps of its episode."""
+    """[episodes] whether it is the good policy's and begins within this many steps of its episode."""
     return (data.episodes.source == len(data.meta.sources) - 1) & (data.episodes.offset < within)
 
 
@@ -82,7 +83,8 @@ class Starts:
 @dataclasses.dataclass(frozen=True)
 class Promising:
     def probabilities(self, dataset: Dataset) -> np.ndarray:
-        drawn, length = drawn_by_followed(dataset), dataset.episodes.length
+        drawn = drawn_by_followed(dataset)
+        length = dataset.episodes.length
         order = np.argsort(-np.where(drawn < 0.5, advantages(dataset), -np.inf), kind="stable")
         chosen = order[np.cumsum(length[order]) <= PART * (length @ drawn)]
         drawn[chosen] = 1.0
@@ -101,29 +103,32 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["hopper-random-expert-diverse-1%"])
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--only-draws", action="store_true")
-    words = parser.parse_args()
-    found: dict[str, Any] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
-    entries = suites.entries(words.sets)
+    args = parser.parse_args()
+    measures: dict[str, Any] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    entries = suites.entries(args.sets)
     for entry in entries:
         data = open_dataset(entry.text)
-        for variant in words.variants:
+        for variant in args.variants:
             probability = make_sampler(METHODS[variant][0]).probabilities(data)
-            found[f"{entry.text} {variant}"] = said = measured(data, probability, entry.level)
-            print(entry.text, variant, said, flush=True)
-        drawn, gained, starts = drawn_by_followed(data), advantages(data), np.flatnonzero(good(data, 1))
-        others, missed = gained[drawn < 0.5], data.episodes.length * (1 - drawn)
-        found[f"{entry.text}: pieces from the start"] = said = {
+            measures[f"{entry.text} {variant}"] = entry_measures = measured(data, probability, entry.level)
+            print(entry.text, variant, entry_measures, flush=True)
+        drawn = drawn_by_followed(data)
+        gained = advantages(data)
+        starts = np.flatnonzero(good(data, 1))
+        others = gained[drawn < 0.5]
+        missed = data.episodes.length * (1 - drawn)
+        measures[f"{entry.text}: pieces from the start"] = entry_measures = {
             "pieces": len(data.episodes),
-            "drawn by followed": [round(float(drawn[one]), 3) for one in starts],
-            "of those not drawn, with a larger advantage": [int((others > gained[one]).sum()) for one in starts],
+            "drawn by followed": [round(float(drawn[number]), 3) for number in starts],
+            "of those not drawn, with a larger advantage": [int((others > gained[number]).sum()) for number in starts],
             "rows of the good policy that are not drawn": round(float(missed @ good(data, len(data))), 1),
             "of these, in pieces that begin in an episode's first 20 steps": round(float(missed @ good(data, 20)), 1),
         }
-        print(entry.text, said, flush=True)
-    DRAWN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
-    if not words.only_draws:
-        learn(words, entries, words.variants)
+        print(entry.text, entry_measures, flush=True)
+    DRAWN.write_text(json.dumps(dict(sorted(measures.items())), indent=1) + "\n")
+    if not args.only_draws:
+        learn(args, entries, args.variants)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,9 +1,9 @@
-"""Where the exact dual's weights go, and what is left for an episode's first steps: weighters alone, no policy.
+"""How the exact dual distributes weight, and how much an episode's first steps get. It trains weighters but no policy.
 
 python experiments/entry/starts.py [--rows 300000] [--steps 10000] [--environment hopper]
 
-Adds to results/entry/starts.json what it does not hold yet: share, entry and purity (see measures.py) of the weights of
-every setting, on mixed and diverse sets with 5 and 10 % of the expert.
+Adds missing measures to results/entry/starts.json: share, entry and purity (see measures.py) of the weights of every
+setting, on mixed and diverse datasets with 5 and 10 % of the expert.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from measures import measured
 
 from winnow.algorithms import BC
 from winnow.data.sources import open_dataset
+from winnow.errors import run_script
 from winnow.methods import make_sampler
 from winnow.packs.run import Run
 from winnow.training import train_runs
@@ -37,31 +38,31 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--environment", default="hopper")
-    words = parser.parse_args()
+    args = parser.parse_args()
     learner = BC(hidden=(8,))
     out = Path(__file__).parents[2] / "results" / "entry" / "starts.json"
-    found: dict[str, dict[str, float]] = json.loads(out.read_text())["found"] if out.exists() else {}
+    measures: dict[str, dict[str, float]] = json.loads(out.read_text())["found"] if out.exists() else {}
     for share in (10, 5):
         for kind in ("diverse-", ""):
-            name = f"{words.environment}-random-expert-{kind}{share}%"
-            if any(label.startswith(f"{name} ") for label in found):
+            name = f"{args.environment}-random-expert-{kind}{share}%"
+            if any(label.startswith(f"{name} ") for label in measures):
                 continue
-            data = open_dataset(f"{name}@{words.rows}")
+            data = open_dataset(f"{name}@{args.rows}")
             runs = [
                 Run(data, learner, make_sampler(drawn), Dual(average="trajectory", hidden=(64, 64), **how), 0, label)  # pyright: ignore
                 for drawn in ("aw", "uniform")
                 for how_name, how in SETTINGS.items()
                 for label in [f"{drawn} {how_name}"]
             ]
-            for one in train_runs(runs, steps=words.steps, chunk=2_000, progress=False):
-                weight = one.weights().weight
-                said = measured(data, weight) | {"ess": round(float(1 / np.mean(weight**2)), 4)}
-                if "log_temperature" in one.weighter_state.params:
-                    said["temperature"] = round(float(np.exp(one.weighter_state.params["log_temperature"])), 4)
-                found[f"{name} {one.run.name}"] = said
-                print(f"{name} {one.run.name}", found[f"{name} {one.run.name}"], flush=True)
-            out.write_text(json.dumps({"rows": words.rows, "steps": words.steps, "found": found}, indent=1) + "\n")
+            for trained in train_runs(runs, steps=args.steps, chunk=2_000, progress=False):
+                weight = trained.weights().weight
+                of_run = measured(data, weight) | {"ess": round(float(1 / np.mean(weight**2)), 4)}
+                if "log_temperature" in trained.weighter_state.params:
+                    of_run["temperature"] = round(float(np.exp(trained.weighter_state.params["log_temperature"])), 4)
+                measures[f"{name} {trained.run.name}"] = of_run
+                print(f"{name} {trained.run.name}", measures[f"{name} {trained.run.name}"], flush=True)
+            out.write_text(json.dumps({"rows": args.rows, "steps": args.steps, "found": measures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,6 +1,5 @@
-"""The README's figure and tables: gains over uniform sampling in the grids of results/grid, with 95 % intervals; curves
-of learning; by how much one method is ahead of another; and whether gains go with imbalance (appendix A.1 of the
-paper).
+"""The README's figure and tables: gains over uniform sampling in the grids of results/grid with 95 % intervals,
+learning curves, leads of one method over another, and whether gains grow with imbalance (appendix A.1 of the paper).
 
 python experiments/grid/picture.py [--out docs/images]    writes grid.png, expert.png, medium.png, shares.png,
                                                           curves.png and million.png
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from winnow.errors import run_script
 from winnow.render import figures
 from winnow.report.gain_vs_imbalance import agreement, gains, imbalance
 from winnow.report.runs import Run, read
@@ -29,17 +29,17 @@ BOTH = {
     "TD3+BC": ("td3bc-expert-100k", "td3bc-medium-100k"),
     "CQL": ("cql-expert-60k", "cql-medium-60k"),
 }
-"""Sets with 5 and 10 % of the expert and of the medium policy."""
+"""Grids of datasets with 5 and 10 % of the expert and of the medium policy."""
 EXPERT, MEDIUM = ([f"{name}, {level}" for name in BOTH] for level in ("expert", "medium"))
 SHORTER = {"IQL, 100,000 updates": ("iql-expert-100k", "iql-shares-100k")}
-"""More sets with the expert, not as far."""
+"""Grids of more datasets with the expert, with fewer updates."""
 REST = {"IQL, 1 and 50 %": ("iql-rest-200k",), "TD3+BC, 1 and 50 %": ("td3bc-rest-100k",)}
 WHOLE = {f"{name}, 1 to 50 %": (*BOTH[name][:2], *REST[f"{name}, 1 and 50 %"]) for name in ("IQL", "TD3+BC")}
-"""All shares of both policies: the paper's mixed and diverse suites, with TD3+BC as far as they are trained."""
+"""All shares of both policies: the paper's mixed and diverse suites (for TD3+BC the part that was trained)."""
 HEAD = ("IQL, 1 to 50 %", "TD3+BC", "CQL")
 """The README's figure and table."""
 LONGER = {"IQL, a million updates": ("iql-million-1m",)}
-"""Four sets in pieces, as far as in the paper."""
+"""Four datasets of fragments, with as many updates as in the paper."""
 SUITES = ("mixed", "diverse")
 METHODS = {
     "dw-uniform": "DW-Uniform",
@@ -51,7 +51,7 @@ METHODS = {
 }
 COLOURS = dict(zip(METHODS, ["#b9b9b9", "#8a8a8a", "#7fa8d6", "#e3a0a8", "#d1495b", "#cfc7a0"], strict=True))
 COLD = "aw sampler.temperature=0.1"
-"""AW on small sets with its η for large ones; DW and the dual on top of it below."""
+"""AW on small datasets with its η for large ones."""
 COLDER = tuple(f"{name} sampler.temperature=0.1" for name in ("dw-aw", "dual-aw"))
 OTHERS = ("pf", "odpr-a", "dual-uniform", "dual-aw", "dual-paths-aw", COLD, *COLDER)
 LEADS = (
@@ -91,34 +91,34 @@ def read_once(folder: str) -> list[Run]:
 
 
 def by_suite(runs: list[Run]) -> dict[str, dict[str, Line]]:
-    """By suite and method."""
-    found: dict[str, dict[str, Line]] = {}
+    """Summary lines by suite and method."""
+    by_name: dict[str, dict[str, Line]] = {}
     for line in lines([run for run in runs if run.label in ("uniform", *METHODS, *OTHERS)]):
-        found.setdefault(line.suite, {})[line.label] = line
-    return {suite: found[suite] for suite in (*SUITES, "small") if suite in found}
+        by_name.setdefault(line.suite, {})[line.label] = line
+    return {suite: by_name[suite] for suite in (*SUITES, "small") if suite in by_name}
 
 
-def told(number: Estimate) -> str:
+def with_interval(number: Estimate) -> str:
     return f"{number.value:+.1f} [{number.low:.1f}, {number.high:.1f}]".replace("-", "−")
 
 
 def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float) -> Any:
-    """A row for each suite, in it a plot for each algorithm: a bar for each method, dots for the paper's gain."""
+    """A row for each suite with a plot for each algorithm: bars for methods, dotted lines for the paper's gains."""
     plots = [
-        (f"{name.split(',')[0]}, {suite} ({len(one[suite]['uniform'].scores)} sets)", one[suite])
+        (f"{name.split(',')[0]}, {suite} ({len(by_name[suite]['uniform'].scores)} sets)", by_name[suite])
         for suite in SUITES
-        for name, one in grids.items()
+        for name, by_name in grids.items()
     ]
     figure, axes = figures.panels(3.1 * len(grids), 6.2, len(grids), len(SUITES))
     for axis, (title, by_method) in zip(axes, plots, strict=True):
-        for place, label in enumerate(METHODS):
+        for x, label in enumerate(METHODS):
             line = by_method[label]
             assert line.gain is not None
             gain = line.gain.iqm
-            axis.bar(place, gain.value, 0.7, color=COLOURS[label])
-            axis.vlines(place, gain.low, gain.high, color="black", lw=1.2)
+            axis.bar(x, gain.value, 0.7, color=COLOURS[label])
+            axis.vlines(x, gain.low, gain.high, color="black", lw=1.2)
             if line.published_gain is not None:
-                axis.hlines(line.published_gain, place - 0.42, place + 0.42, color="#303030", lw=2, ls=":")
+                axis.hlines(line.published_gain, x - 0.42, x + 0.42, color="#303030", lw=2, ls=":")
         axis.axhline(0, color="black", lw=0.8)
         axis.set_title(title, fontsize=10)
         axis.set_ylim(low, high)
@@ -132,15 +132,15 @@ def drawn(grids: dict[str, dict[str, dict[str, Line]]], low: float, high: float)
 
 
 def by_share(runs: list[Run]) -> Any:
-    """A plot for each suite and policy: gains over uniform against the share of good rows."""
+    """A plot for each suite and policy: gains over uniform sampling against the share of good rows."""
     figure, axes = figures.panels(9.3, 6.4, 2, 2)
     for axis, (suite, level) in zip(axes, itertools.product(SUITES, ("expert", "medium")), strict=True):
-        some = [run for run in runs if (run.suite, run.level) == (suite, level)]
-        shares = sorted({run.share for run in some if run.share})
-        found = [by_suite([run for run in some if run.share == share])[suite] for share in shares]
+        runs_of_plot = [run for run in runs if (run.suite, run.level) == (suite, level)]
+        shares = sorted({run.share for run in runs_of_plot if run.share})
+        by_share_of_good = [by_suite([run for run in runs_of_plot if run.share == share])[suite] for share in shares]
         for number, label in enumerate(METHODS):
-            gained = [gain.iqm for one in found if (gain := one[label].gain)]
-            where = np.arange(len(found)) + 0.06 * (number - len(METHODS) / 2)
+            gained = [gain.iqm for at_share in by_share_of_good if (gain := at_share[label].gain)]
+            where = np.arange(len(by_share_of_good)) + 0.06 * (number - len(METHODS) / 2)
             axis.plot(where, [gain.value for gain in gained], "o-", color=COLOURS[label], ms=4, label=METHODS[label])
             axis.vlines(where, [gain.low for gain in gained], [gain.high for gain in gained], color=COLOURS[label])
         axis.axhline(0, color="black", lw=0.8)
@@ -154,14 +154,15 @@ def by_share(runs: list[Run]) -> Any:
 
 
 def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: Sequence[str] = LEARNERS) -> Any:
-    """A plot for each suite and environment, in two rows: the mean over sets and seeds, every run as a thin line."""
+    """A plot for each suite and environment, in two rows: means over datasets and seeds, and runs as thin lines."""
     figure, axes = figures.panels(9.3, 5.6, len(places) // 2, 2)
     colour = figures.colours(["uniform", *METHODS])
     for axis, (suite, environment) in zip(axes, places, strict=True):
         for label in labels:
-            some = [run.curve for run in runs if (run.suite, run.environment, run.label) == (suite, environment, label)]
-            steps = [step / 1000 for step, _ in some[0]]
-            each = np.array([[score for _, score in curve] for curve in some])
+            key = (suite, environment, label)
+            curves_of_method = [run.curve for run in runs if (run.suite, run.environment, run.label) == key]
+            steps = [step / 1000 for step, _ in curves_of_method[0]]
+            each = np.array([[score for _, score in curve] for curve in curves_of_method])
             axis.plot(steps, each.T, color=colour[label], lw=0.5, alpha=0.3)
             axis.plot(steps, each.mean(axis=0), color=colour[label], lw=1.8, label=METHODS.get(label, label))
         axis.set_title(f"{environment}, {suite}", fontsize=10)
@@ -178,7 +179,7 @@ def curves(runs: list[Run], places: Sequence[tuple[str, str]] = PLACES, labels: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS.parents[1] / "docs" / "images")
-    words = parser.parse_args()
+    args = parser.parse_args()
     runs = {name: runs_of(folders) for name, folders in (BOTH | SHORTER | REST | WHOLE | LONGER).items()}
     far = {run.dataset for run in runs["IQL, a million updates"]}
     for name, level in itertools.product((*BOTH, *REST), ("expert", "medium")):
@@ -186,46 +187,46 @@ def main() -> None:
     for share in (1, 50):
         runs[f"IQL, {share} %"] = [run for run in runs["IQL, 1 and 50 %"] if run.share == share]
     runs["IQL, 200,000 updates, the same sets"] = [run for run in runs["IQL, expert"] if run.dataset in far]
-    grids = {name: by_suite(some) for name, some in runs.items()}
-    for name, some, low, high in (("grid", HEAD, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
-        figures.save(drawn({one: grids[one] for one in some}, low, high), words.out / f"{name}.png")
-    figures.save(by_share(runs["IQL, 1 to 50 %"]), words.out / "shares.png")
-    figures.save(curves(runs["IQL, expert"]), words.out / "curves.png")
-    places = [("diverse", place) for place in ("hopper", "halfcheetah", "walker2d", "ant")]
+    grids = {name: by_suite(chosen) for name, chosen in runs.items()}
+    for name, chosen, low, high in (("grid", HEAD, -20, 70), ("expert", EXPERT, -8, 95), ("medium", MEDIUM, -20, 42)):
+        figures.save(drawn({title: grids[title] for title in chosen}, low, high), args.out / f"{name}.png")
+    figures.save(by_share(runs["IQL, 1 to 50 %"]), args.out / "shares.png")
+    figures.save(curves(runs["IQL, expert"]), args.out / "curves.png")
+    places = [("diverse", environment) for environment in ("hopper", "halfcheetah", "walker2d", "ant")]
     labels = ("uniform", *(label for label in METHODS if label != "continued"))
-    figures.save(curves(runs["IQL, a million updates"], places, labels), words.out / "million.png")
+    figures.save(curves(runs["IQL, a million updates"], places, labels), args.out / "million.png")
     columns = [(name, suite) for name in grids for suite in grids[name]]
     print("| gain in IQM over uniform |", " | ".join(f"{name}, {suite}" for name, suite in columns), "|")
     print("|---" * (len(columns) + 1) + "|")
     for label in (*METHODS, *OTHERS):
         each = [grids[name][suite].get(label) for name, suite in columns]
-        cells = [told(line.gain.iqm) + f" ({len(line.scores)})" if line and line.gain else "" for line in each]
+        cells = [with_interval(line.gain.iqm) + f" ({len(line.scores)})" if line and line.gain else "" for line in each]
         print(f"| {label} |", " | ".join(cells), "|")
         published = [line.published_gain if line else None for line in each]
         if any(gain is not None for gain in published):
             print("| the paper's |", " | ".join("" if gain is None else f"{gain:+.1f}" for gain in published), "|")
     for name, suite in columns:
-        one = grids[name][suite]
+        by_method = grids[name][suite]
         for method, other in LEADS:
-            if method not in one or other not in one:
+            if method not in by_method or other not in by_method:
                 continue
-            sets = [name for name in one[method].scores if name in one[other].scores]
-            first, second = ({name: one[label].scores[name] for name in sets} for label in (method, other))
+            sets = [name for name in by_method[method].scores if name in by_method[other].scores]
+            first, second = ({name: by_method[label].scores[name] for name in sets} for label in (method, other))
             lead = compare(first, second)
             wins = f"{lead.wins} of {len(sets)} sets, p = {lead.p_value:.3f}"
-            print(f"{name}, {suite}: {method} ahead of {other} by {told(lead.iqm)}; {wins}")
+            print(f"{name}, {suite}: {method} ahead of {other} by {with_interval(lead.iqm)}; {wins}")
     rare = [run for run in runs["IQL, 1 %"] if run.suite == "mixed"]
     for label in ("uniform", "aw", "dw-aw", "best-source"):
         each = [run.curve for run in rare if run.label == label]
         means = np.array([[score for _, score in curve] for curve in each]).mean(axis=0)
         told_so = ", ".join(f"{mean:.1f} ({step:,})" for (step, _), mean in zip(each[0], means, strict=True))
         print(f"IQL, 1 %, mixed: mean score of {label} after so many updates: {told_so}")
-    for name, some in runs.items():
-        points = gains(rows(some), imbalance(some))
+    for name, chosen in runs.items():
+        points = gains(rows(chosen), imbalance(chosen))
         for label in METHODS:
             pairs = [(point.rpsv, point.gain) for point in points if point.label == label]
             print(f"{name}: rank correlation of RPSV and the gain of {label}: {agreement(pairs)} ({len(pairs)} sets)")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,23 +1,28 @@
-"""The page of docs/inspect.md and its picture: the dome problem with 5 % of expert rows, and two trained weighters.
+"""The picture of docs/inspect.md: the page of the dome problem with 5 % of expert rows and two trained weighters.
 
-PYTHONPATH=tests python experiments/inspect/picture.py [--keep DIR]
+    python experiments/inspect/picture.py [--keep DIR]
 
-Writes docs/images/inspect.png with a Chromium. Nothing here compares methods: both runs are short.
+Needs Chromium. Writes docs/images/inspect.png. Nothing here compares methods: both runs are short.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
-from helpers.browser import Browser
 from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+from browser import CHROMIUM, Browser
 
 from winnow import toy
 from winnow.algorithms.bc import BC
 from winnow.cli import main as winnow
 from winnow.data import store
+from winnow.errors import run_script
 from winnow.training import train
 from winnow.weighters.density import Density
 from winnow.weighters.dual import Dual
@@ -30,10 +35,13 @@ SIZE = 1280, 1490
 def main() -> None:
     parser = argparse.ArgumentParser(description="The picture of docs/inspect.md")
     parser.add_argument("--keep", type=Path, help="a folder for the data, the runs and the page")
-    asked = parser.parse_args()
+    args = parser.parse_args()
+    if CHROMIUM is None:
+        parser.error("this needs chromium, chromium-browser or google-chrome on the PATH; install one of them")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.keep or Path(temporary)
-        file, page = folder / "dome.safetensors", folder / "page.html"
+        folder = args.keep or Path(temporary)
+        file = folder / "dome.safetensors"
+        page = folder / "page.html"
         store.save(toy.imbalanced(60_000).describe(name=NAME), file)
         runs = []
         for method, weighter in (("dw-aw", Density(hidden=(64, 64))), ("dual-uniform", Dual(hidden=(64, 64)))):
@@ -55,4 +63,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,26 +1,30 @@
-"""Learning curves of the runs that the behaviour policies come from.
+"""Learning curves of the runs from which the behaviour policies were taken.
 
 python experiments/policies/plot.py       reads results/policies/curves, writes docs/images/policies.png
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 from winnow.collect import behaviour
+from winnow.errors import run_script
 from winnow.render import figures
 
 RESULTS = Path(__file__).parents[2] / "results" / "policies"
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     figure, axes = figures.panels(13, 3.2, 4)
     for axis, env in zip(axes, ("hopper", "halfcheetah", "walker2d", "ant"), strict=True):
         for number, path in enumerate(sorted((RESULTS / "curves").glob(f"{env}-*.jsonl"))):
             points = [json.loads(line) for line in path.read_text().splitlines()]
             seed = path.stem.split("-")[1]
-            x, y = [p["step"] / 1e6 for p in points], [p["score"] for p in points]
+            x = [p["step"] / 1e6 for p in points]
+            y = [p["score"] for p in points]
             axis.plot(x, y, color=figures.COLOURS[number], lw=1.3, label=f"seed {seed}")
             for level in ("medium", "expert"):
                 record = behaviour(env, level)[1]
@@ -35,4 +39,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

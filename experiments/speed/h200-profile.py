@@ -5,6 +5,7 @@ python experiments/speed/h200-profile.py [ALGORITHM] [RUNS]   (on a GPU; WINNOW_
 
 from __future__ import annotations
 
+import argparse
 import collections
 import sys
 import tempfile
@@ -15,12 +16,15 @@ import jax
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from shapes import hopper_like, pack, stepper  # pyright: ignore
 
+from winnow.errors import run_script
+
 STEPS = 100
 
 
 def kernels(folder: str) -> tuple[collections.Counter[str], collections.Counter[str]]:
     """Nanoseconds and launches of each kernel in a trace."""
-    spent, count = collections.Counter[str](), collections.Counter[str]()
+    spent = collections.Counter[str]()
+    count = collections.Counter[str]()
     path = sorted(Path(folder).rglob("*.xplane.pb"))[-1]
     for plane in jax.profiler.ProfileData.from_file(str(path)).planes:
         for line in plane.lines if "GPU" in plane.name else ():
@@ -31,18 +35,23 @@ def kernels(folder: str) -> tuple[collections.Counter[str], collections.Counter[
 
 
 def main() -> None:
-    algorithm, runs = (*sys.argv[1:], *("iql", "128")[len(sys.argv) - 1 :])
-    packed = pack(hopper_like(200_000, 2), algorithm, "dw-aw", int(runs))
-    go, folder = stepper(packed), tempfile.mkdtemp()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithm", nargs="?", default="iql")
+    parser.add_argument("runs", nargs="?", type=int, default=128)
+    args = parser.parse_args()
+    packed = pack(hopper_like(200_000, 2), args.algorithm, "dw-aw", args.runs)
+    go = stepper(packed)
+    folder = tempfile.mkdtemp()
     go(STEPS)
     with jax.profiler.trace(folder):
         go(STEPS)
     spent, count = kernels(folder)
     each = count.total() / STEPS
-    print(f"{algorithm} dw-aw × {runs}, {packed.precision}: {spent.total() / STEPS / 1e3:.0f} µs, {each:.0f} kernels")
+    title = f"{args.algorithm} dw-aw × {args.runs}, {packed.precision}"
+    print(f"{title}: {spent.total() / STEPS / 1e3:.0f} µs, {each:.0f} kernels")
     for name, nanoseconds in spent.most_common(60):
         print(f"{nanoseconds / STEPS / 1e3:9.1f} µs {count[name] / STEPS:6.2f} ×  {name[:100]}")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,4 +1,4 @@
-"""The figure of docs/speed.md: how the cost of training grows, from what `benchmarks/growth.py --json` has kept.
+"""The figure of docs/speed.md: how the cost of training grows, from the files of `benchmarks/growth.py --json`.
 
 python experiments/speed/picture.py [FILE …] [--out docs/images/growth.png]
 """
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from winnow.errors import run_script
 from winnow.render import figures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -26,9 +27,10 @@ def drawn(kept: dict[str, list[dict[str, Any]]]) -> Any:
         ticks: set[int] = set()
         for colour, (device, points) in zip(figures.COLOURS, kept.items(), strict=False):
             line = along(points, axis)
-            if len({one[axis] for one in line}) < 2:
+            if len({point[axis] for point in line}) < 2:
                 continue
-            places, rates = [one[axis] for one in line], [one["run-steps/s"] for one in line]
+            places = [point[axis] for point in line]
+            rates = [point["run-steps/s"] for point in line]
             fixed = "" if axis == "runs" else f", {line[0]['runs']} run{'s' * (line[0]['runs'] > 1)}"
             plot.plot(places, rates, "o-", ms=4, lw=1.6, color=colour, label=device + fixed)
             ticks |= set(places)
@@ -48,16 +50,18 @@ def short(number: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", help="without them, those of results/speed that are there")
+    parser.add_argument("files", type=Path, nargs="*", help="files of growth.py; default: those in results/speed")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "docs" / "images" / "growth.png")
-    words = parser.parse_args()
-    files = words.files or [file for file in USUAL if file.exists()]
+    args = parser.parse_args()
+    files = args.files or [file for file in USUAL if file.exists()]
     kept = {}
     for file in files:
-        held = json.loads(file.read_text(encoding="utf-8"))
-        kept[f"{held['cores']} CPU cores" if held["device"] == "cpu" else held["device"]] = held["points"]
-    figures.save(drawn(kept), words.out)
+        measured = json.loads(file.read_text(encoding="utf-8"))
+        kept[f"{measured['cores']} CPU cores" if measured["device"] == "cpu" else measured["device"]] = measured[
+            "points"
+        ]
+    figures.save(drawn(kept), args.out)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,10 +1,10 @@
-"""Three trials on a GPU whose numbers are in results/speed/seen.json. Each prints what it measures.
+"""Three small measurements on a GPU. Their printed numbers were copied to results/speed/seen.json.
 
-python experiments/speed/trials.py packs [--toy]   small and large packs; under XLA_FLAGS, what XLA's switches bring
-python experiments/speed/trials.py larger [--toy]  networks too large for `winnow.nets.kernels`, half floats or not
-python experiments/speed/trials.py blocks [--toy]  the forward and backward passes in other blocks (`tiles.Blocks`)
+python experiments/speed/trials.py packs [--toy]   small and large packs; XLA_FLAGS sets XLA's switches
+python experiments/speed/trials.py larger [--toy]  large networks, with and without half floats
+python experiments/speed/trials.py blocks [--toy]  kernels with other block sizes (`tiles.Blocks`)
 
---toy is tiny, and works on a CPU: whether the script does.
+--toy is tiny and works on a CPU, to see whether the script runs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accelerator import measure, ready  # pyright: ignore
 from shapes import BATCH, pack, walk  # pyright: ignore
 
+from winnow.errors import run_script
 from winnow.methods import make_algorithm, method, resized
 from winnow.nets import kernels, kernels_backward, tiles
 from winnow.packs.pack import Pack
 from winnow.packs.run import Run
 
-SHORT = {"long_batch": 1_000_000}  # no batch is that long: the way that others go
+SHORT = {"long_batch": 1_000_000}  # no batch is that long, so all take the path of short ones
 CUTS: dict[str, list[dict[str, Any]]] = {
     "forward": [{}, SHORT, {"depth": 64}, *({"long_forward": cut} for cut in ((64, 4, 4), (128, 8, 4), (128, 8, 3)))],
     "backward": [{}, SHORT, SHORT | {"row_block_one_output": 32}]
@@ -40,7 +41,7 @@ CUTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def told(what: str, made: Any, turn: int) -> None:
+def measure_and_print(what: str, made: Any, turn: int) -> None:
     packed, _ = ready(made, turn)
     rate = measure(packed, turn, 1.2)["run-steps/s"]
     print(f"{what} x {len(packed.runs)}, {packed.precision}: {rate:,.0f} run-steps/s", flush=True)
@@ -54,28 +55,30 @@ def packs(toy: bool) -> None:
         ("iql", 1, 11, 3),
         ("iql", 512, 11, 3),
     ):
-        data, count = [walk(rows, obs, actions)], min(runs, 2) if toy else runs
+        data = [walk(rows, obs, actions)]
+        count = min(runs, 2) if toy else runs
         make = lambda data=data, name=algorithm, count=count: pack(data, name, "dw-aw", count, width=width)  # noqa: E731
-        told(f"{algorithm} dw-aw, {obs} observations", make, 2 if toy else 100)
+        measure_and_print(f"{algorithm} dw-aw, {obs} observations", make, 2 if toy else 100)
 
 
 def larger(toy: bool) -> None:
     rows = 2_000 if toy else 200_000
     precisions: tuple[Any, ...] = ("default",) if toy else ("half", "default")
-    data, hopper = walk(rows, 60, 9), walk(rows)
+    data = walk(rows, 60, 9)
+    hopper = walk(rows)
     learner: Any = make_algorithm("cql", "kitchen")
     learner = resized(learner, (16,) * 3) if toy else learner
     for name, runs in (("dw-aw", 18), ("uniform", 27)):
         sampler, weighter = method(name, "cql")
-        some = [Run(data, learner, sampler, weighter, seed, f"run{seed}") for seed in range(2 if toy else runs)]
+        runs_of_pack = [Run(data, learner, sampler, weighter, seed, f"run{seed}") for seed in range(2 if toy else runs)]
         for precision in precisions:
-            make = lambda some=some, how=precision: Pack(some, 1_000_000, BATCH, precision=how)  # noqa: E731
-            told(f"Kitchen's cql {name}", make, 2 if toy else 20)
+            make = lambda runs=runs_of_pack, how=precision: Pack(runs, 1_000_000, BATCH, precision=how)  # noqa: E731
+            measure_and_print(f"Kitchen's cql {name}", make, 2 if toy else 20)
     for width in (16,) if toy else (512, 1024):
         for precision in precisions:
             how = {"width": width, "precision": precision}
             make = lambda how=how: pack([hopper], "iql", "dw-aw", 2 if toy else 32, **how)  # noqa: E731
-            told(f"iql dw-aw, 2 x {width}", make, 2 if toy else 50)
+            measure_and_print(f"iql dw-aw, 2 x {width}", make, 2 if toy else 50)
 
 
 def blocks(toy: bool) -> None:
@@ -91,18 +94,22 @@ def blocks(toy: bool) -> None:
 
     for inputs in (16, 64, 128):
         x = half(rows, inputs).at[..., -1].set(1)
-        first, second = half(inputs, width, scale=(2 / inputs) ** 0.5), half(width, width, scale=0.09)
-        w3, b2 = half(width, 1, scale=0.06).astype(jnp.float32), half(width, scale=0.1).astype(jnp.float32)
-        b3, dy = jnp.zeros((nets, 1)), half(rows, 1).astype(jnp.float32)
+        first = half(inputs, width, scale=(2 / inputs) ** 0.5)
+        second = half(width, width, scale=0.09)
+        w3 = half(width, 1, scale=0.06).astype(jnp.float32)
+        b2 = half(width, scale=0.1).astype(jnp.float32)
+        b3 = jnp.zeros((nets, 1))
+        dy = half(rows, 1).astype(jnp.float32)
         for way, cuts in CUTS.items():
             for cut in cuts[:2] if toy else cuts:
                 tiles.BLOCKS = dataclasses.replace(tiles.Blocks(), interpret=toy, **cut)
-                jax.clear_caches()  # a traced kernel does not know by what it was cut
+                jax.clear_caches()  # the cache of traced kernels ignores the block sizes
                 try:
                     forward, given = compiled(
                         lambda *given: kernels._forward(*given, keep=True), x, first, second, b2, w3, b3
                     )
-                    kept, off = forward(*given)[1], ""
+                    kept = forward(*given)[1]
+                    off = ""
                     run = forward
                     if way == "backward":
                         run, given = compiled(back, x, kept, first, second, w3, b2, dy)
@@ -126,7 +133,7 @@ def seconds(run: Any, given: Any, times: int = 10) -> float:
 
 
 def distance(gradients: Any, given: Any) -> float:
-    """The largest of any gradient, for the first network."""
+    """The largest relative error of any gradient, for the first network."""
     x, kept, first, second, w3, b2, dy = (np.asarray(each[0], np.float32) for each in given)
     hidden = np.maximum(x @ first, 0)
     path = (kept > 0) * (dy @ w3.T)
@@ -142,9 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trial", choices=trials)
     parser.add_argument("--toy", action="store_true")
-    words = parser.parse_args()
-    trials[words.trial](words.toy)
+    args = parser.parse_args()
+    trials[args.trial](args.toy)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

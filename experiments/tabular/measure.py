@@ -1,28 +1,30 @@
-"""What each weighter does where the answer is known: four small rooms, with and without slipping, five seeds.
+"""Weights of each weighter against the exact answer: four small rooms, with and without slipping, five seeds.
 
-    PYTHONPATH=tests python experiments/tabular/measure.py
+    python experiments/tabular/measure.py [--seeds N] [--out FILE]
 
-writes results/tabular/scores.csv, one raw row for each grid, form and seed, and prints their means. A seed makes its
-own dataset. Every learned form has tables for its networks, 2,600 updates on batches of 2,048 rows, and a learning rate
+writes results/tabular/scores.csv, one raw row for each grid, form and seed, and prints the means. Each seed has its own
+dataset. Every learned form has tables for its networks, 2,600 updates on batches of 2,048 rows, and a learning rate
 that falls from 0.03. It takes a few minutes on one core.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.small_rooms import collect, edge_log_weights, judge, small_rooms, train
 
+from winnow.errors import run_script
 from winnow.samplers import AW, PF
 from winnow.tabular.exact import divergence, exact_dual, linear_program
+from winnow.tabular.small_rooms import collect, edge_log_weights, judge, small_rooms, train
 from winnow.weighters import Density, Dual
 
 OUT = Path(__file__).parents[2] / "results" / "tabular" / "scores.csv"
-SEEDS = range(5)
+SEEDS = 5
 GRIDS = {"deterministic": 0.0, "slippery": 0.1}
 TABLE: dict[str, Any] = {"hidden": (), "learning_rate": 0.03}
 LEARNED: dict[str, Any] = {
@@ -41,8 +43,14 @@ MEASURES = (*JUDGED, *KNOWN, "kl", "temperature", "phi")
 
 
 def main() -> None:
-    rows = [row for grid, slip in GRIDS.items() for seed in SEEDS for row in measure(grid, slip, seed)]
-    with OUT.open("w", encoding="utf-8", newline="") as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="datasets for each grid")
+    parser.add_argument("--out", type=Path, default=OUT, help="the table of raw rows (CSV)")
+    args = parser.parse_args()
+    if args.seeds < 1:
+        parser.error(f"--seeds must be at least 1, got {args.seeds}")
+    rows = [row for grid, slip in GRIDS.items() for seed in range(args.seeds) for row in measure(grid, slip, seed)]
+    with args.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, ["grid", "form", "seed", *MEASURES], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -67,10 +75,10 @@ def measure(grid: str, slip: float, seed: int) -> Iterator[dict[str, Any]]:
     }
 
     def row(form: str, log_weight: np.ndarray, sampler: Any = None, **learnt: float) -> dict[str, Any]:
-        found = judge(data, log_weight, sampler)._asdict() | known | learnt
+        numbers = judge(data, log_weight, sampler)._asdict() | known | learnt
         if sampler is None:
-            found["kl"] = divergence(data, edge_log_weights(data, log_weight))
-        return {"grid": grid, "form": form, "seed": seed} | {name: f"{value:.6g}" for name, value in found.items()}
+            numbers["kl"] = divergence(data, edge_log_weights(data, log_weight))
+        return {"grid": grid, "form": form, "seed": seed} | {name: f"{value:.6g}" for name, value in numbers.items()}
 
     yield row("behaviour", nothing)
     yield row("aw", nothing, AW())
@@ -107,4 +115,4 @@ def spread(rows: list[dict[str, Any]], name: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.tiny_grids import DATASETS, HOW, outcomes, planned, words
+from helpers.tiny_grids import DATASETS, HOW, command_line, outcomes, planned
 
 import winnow.bench
 from winnow.bench import run_local
@@ -123,7 +123,7 @@ def test_a_grid_that_is_stopped_goes_on_from_its_checkpoints_and_is_then_done(
             raise KeyboardInterrupt
 
     runs = planned(datasets=DATASETS[:1])
-    line = [*words(tmp_path, datasets=DATASETS[:1]), "--on", "ray", "--ray-address", two.address, "--ray-shared"]
+    line = [*command_line(tmp_path, datasets=DATASETS[:1]), "--on", "ray", "--ray-address", two.address, "--ray-shared"]
     with monkeypatch.context() as patch:
         patch.setattr(cluster._Grid, "_show", stops)
         assert main(line) == 130
@@ -149,7 +149,7 @@ def test_an_error_on_a_node_is_told_in_its_own_words(two, tmp_path):
 
 
 def test_a_dry_run_measures_on_the_clusters_devices(two, tmp_path, capsys):
-    line = [*words(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run", "--measure"]
+    line = [*command_line(tmp_path / "new"), "--on", "ray", "--ray-address", two.address, "--dry-run", "--measure"]
     assert main(line) == 0
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said
@@ -229,7 +229,7 @@ def test_a_wrong_address_is_named(address, tmp_path, capsys):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         wrong = address.format(port=free.getsockname()[1])  # taken, and nobody listens
-        assert main([*words(tmp_path), "--on", "ray", "--ray-address", wrong]) == 2
+        assert main([*command_line(tmp_path), "--on", "ray", "--ray-address", wrong]) == 2
     said = capsys.readouterr().err
     assert f"--ray-address {wrong}: nothing answers there" in said
     assert "ray start --head" in said
@@ -240,5 +240,5 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "winnow.bench.run_ray")
     monkeypatch.delitem(sys.modules, "winnow.system.ray")
     monkeypatch.delattr(winnow.bench, "run_ray")
-    assert main([*words(tmp_path), "--on", "ray"]) == 2
+    assert main([*command_line(tmp_path), "--on", "ray"]) == 2
     assert install_hint("ray") in capsys.readouterr().err

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.tiny_grids import DATASETS, HOW, outcomes, planned, words
+from helpers.tiny_grids import DATASETS, HOW, command_line, outcomes, planned
 
 from winnow import training
 from winnow.bench import run_local
@@ -81,29 +81,29 @@ def test_a_result_is_that_of_the_run_alone(whole):
 
 def test_a_second_call_does_nothing(whole, no_training, capsys):
     before = {path: path.read_bytes() for path in (whole / "results").iterdir()}
-    assert main(words(whole)) == 0
+    assert main(command_line(whole)) == 0
     assert "0 runs are done and 12 were done before" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in (whole / "results").iterdir()} == before
 
 
 def test_a_dry_run_shows_the_packs_and_writes_nothing(whole, tmp_path, no_training, capsys):
-    assert main([*words(whole), "--dry-run"]) == 0
+    assert main([*command_line(whole), "--dry-run"]) == 0
     assert "12 runs, 12 done; 0 left in 0 packs" in capsys.readouterr().out
-    assert main([*words(tmp_path / "new"), "--dry-run"]) == 0
+    assert main([*command_line(tmp_path / "new"), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said
     assert "of training by rates recorded on one NVIDIA H200" in said
     assert main([*words(tmp_path / "new"), "--dry-run", "--measure"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"of training on 1 × cpu; beside it, evaluation: \d+ s at the most on \d+ cores", said)
-    assert main([*words(tmp_path / "new"), "--dry-run", "--no-warm-up", "--shard", "2/2"]) == 0
+    assert main([*command_line(tmp_path / "new"), "--dry-run", "--no-warm-up", "--shard", "2/2"]) == 0
     assert "4 runs, 0 done" in capsys.readouterr().out
     assert not (tmp_path / "new").exists()
 
 
 def test_a_grid_killed_five_times_equals_one_that_was_not(whole, tmp_path):
     out, chance = tmp_path / "out", random.Random(4)
-    command = [sys.executable, "-m", "winnow.cli", *words(out)]
+    command = [sys.executable, "-m", "winnow.cli", *command_line(out)]
     surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     kills = 0
     for number in range(1, 6):
@@ -218,7 +218,7 @@ sys.exit(main(sys.argv[1:]))
 """
     surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     surroundings["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-    command = [sys.executable, "-c", code, *words(tmp_path, datasets=DATASETS[:1])]
+    command = [sys.executable, "-c", code, *command_line(tmp_path, datasets=DATASETS[:1])]
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert {line for line in done.stdout.splitlines() if line.startswith("on ")} == {"on cpu:0", "on cpu:1"}
@@ -293,7 +293,7 @@ def test_work_that_nobody_needs_is_removed(whole, tmp_path, instant, monkeypatch
 @pytest.mark.parametrize("lock", ["1-of-1.lock", "1-of-3.lock"])
 def test_two_processes_do_not_do_the_same(tmp_path, lock, no_training, capsys):
     with run_local.locked(tmp_path / "locks" / lock):
-        assert main(words(tmp_path)) == 2
+        assert main(command_line(tmp_path)) == 2
     said = capsys.readouterr().err
     assert f"process {os.getpid()}" in said or "running shard 1/3 here" in said
 
@@ -325,7 +325,7 @@ def test_an_environment_that_is_not_here_is_named_before_anything_is_trained(tmp
     ],
 )
 def test_bad_words_get_a_line_and_exit_code_2(more, message, tmp_path, capsys):
-    assert main([*words(tmp_path / "out"), *more]) == 2
+    assert main([*command_line(tmp_path / "out"), *more]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

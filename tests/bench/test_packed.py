@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import made_results
 from helpers.made_results import write
-from helpers.tiny_grids import planned, words
+from helpers.tiny_grids import command_line, planned
 
 from winnow.bench import packed, run_local
 from winnow.bench.results import collect, file_of, load, packed_of, read_packed
@@ -123,9 +123,9 @@ def test_a_report_does_not_write_over_the_packed_file(grid, capsys):
 
 def test_the_grid_does_not_train_what_is_packed(grid, no_training, capsys):
     packed.pack(grid)
-    assert main([*words(grid), "--dry-run"]) == 0
+    assert main([*command_line(grid), "--dry-run"]) == 0
     assert "12 runs, 12 done; 0 left in 0 packs" in capsys.readouterr().out
-    assert main(words(grid)) == 0
+    assert main(command_line(grid)) == 0
     assert "0 runs are done and 12 were done before" in capsys.readouterr().out
 
 
@@ -134,13 +134,13 @@ def test_the_grid_does_not_train_what_is_packed_or_loose(grid, no_training, caps
     for run in planned()[:5]:
         file_of(grid, run.id).unlink()
     packed_of(grid.with_name("half")).rename(packed_of(grid))
-    assert main([*words(grid), "--dry-run"]) == 0
+    assert main([*command_line(grid), "--dry-run"]) == 0
     assert "12 runs, 12 done" in capsys.readouterr().out
 
 
 def test_the_grid_is_not_written_into_a_packed_file(grid, capsys):
     packed.pack(grid)
-    assert main(words(packed_of(grid))) == 2
+    assert main(command_line(packed_of(grid))) == 2
     assert "--out must be a folder" in capsys.readouterr().err
 
 
@@ -174,7 +174,7 @@ def test_a_damaged_packed_file_is_named_with_its_line_and_left_as_it_is(grid, no
     damage, message = WRONG[kind]
     damage(packed_of(grid))
     before = packed_of(grid).read_bytes()
-    for command in (["report", str(grid)], words(grid), [*words(grid), "--dry-run"]):
+    for command in (["report", str(grid)], command_line(grid), [*command_line(grid), "--dry-run"]):
         assert main(command) == 2
         told = capsys.readouterr().err
         assert str(packed_of(grid)) in told

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.faults.company import Company
+from helpers.faults.injector import FaultInjector
 
 
 @pytest.fixture(scope="session")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
-    return Company(tmp_path_factory.mktemp("stage"))
+def injector(tmp_path_factory: pytest.TempPathFactory) -> FaultInjector:
+    return FaultInjector(tmp_path_factory.mktemp("make_cases"))

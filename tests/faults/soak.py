@@ -1,9 +1,10 @@
-"""Faults by the dozen, each counted: `make soak`. The tests beside it inject a few of the same.
+"""Dozens of faults, each counted: `make soak`. The tests in this folder inject a few of the same.
 
 Kills at random moments of every command, on this machine and on a Ray cluster; children that die; disks of random
-sizes that fill up; folders that can't be written to; clocks that jump; two processes at once; odd data through every
-algorithm and method. After each fault the same command must leave what it leaves undisturbed, bit for bit (results of
-grids: but for the times they took). A line for each kind is printed and written to results/trust/soak.json.
+sizes that fill up; folders that can't be written to; clocks that jump; two processes at once; odd data for every
+algorithm and method. After each fault the same command, run again, must leave the same files as an undisturbed run,
+bit for bit (results of grids may differ in the seconds they took). One line per kind is printed and written to
+results/trust/soak.json.
 
     python tests/faults/soak.py --seed 0 --times 1 --out results/trust/soak.json
 """
@@ -32,9 +33,9 @@ import jax
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from helpers.faults import disks, odd_data
-from helpers.faults.company import Company
-from helpers.faults.injuries import Blow, Target, jumping_clock
-from helpers.faults.scenes import CHUNK
+from helpers.faults.cases import CHUNK
+from helpers.faults.injector import FaultInjector
+from helpers.faults.kills import Kill, Target, jumping_clock
 from helpers.problems import quick_compiles
 
 from winnow import __version__
@@ -54,10 +55,12 @@ KILLS = {
 DEATHS = {"data make": 4, "train": 4, "evaluate": 4, "bench run": 4}
 FULL = {"data import": 3, "data make": 3, "train": 4, "tune": 3, "bench run": 4, "report": 3}
 WEIGHED = ["aw", "dw-aw", "dual-aw", "optidice-w"]
-"""Methods with each of the weighters that there are."""
-ALONE, BOTH, CHILD = list[Target](["command"]), list[Target](["command", "family"]), list[Target](["child"])
-LIVES = 3
-"""Faults in one folder, at the most, before the command is let go to its end."""
+"""One method for each weighter."""
+ALONE = list[Target](["command"])
+BOTH = list[Target](["command", "family"])
+CHILD = list[Target](["child"])
+FAULTS_PER_FOLDER = 3
+"""After this many faults in one folder the command may run to its end."""
 
 
 @dataclass
@@ -68,32 +71,32 @@ class Line:
     fault: str
     injected: int = 0
     again: int = 0
-    """How often the command had to be given again."""
+    """How often the command had to be run again."""
     redone: int = 0
-    """Updates that were reported and had to be done again, at the most."""
+    """The largest number of reported updates that had to be done again."""
     orphans: int = 0
-    """Children that outlived their command for a moment, and then went."""
+    """Child processes that outlived their command for a moment and then ended."""
     notes: str = ""
     broken: list[str] = field(default_factory=list)
-    """Faults after which something was lost or wrong."""
+    """Tracebacks of faults after which something was lost or wrong."""
 
-    def count(self, blow: Blow) -> None:
+    def count(self, kill: Kill) -> None:
         self.injected += 1
-        self.again += blow.again
-        self.redone = max(self.redone, blow.behind)
-        self.orphans += blow.orphans
+        self.again += kill.again
+        self.redone = max(self.redone, kill.behind)
+        self.orphans += kill.orphans
 
 
 class Soak:
-    def __init__(self, place: Path, seed: int, times: int, only: str | None) -> None:
-        self.place, self.seed, self.times, self.only = place, seed, times, only
-        self.company = Company(place / "stage")
+    def __init__(self, folder: Path, seed: int, times: int, only: str | None) -> None:
+        self.base, self.seed, self.times, self.only = folder, seed, times, only
+        self.injector = FaultInjector(folder / "cases")
         self.lines: list[Line] = []
         self.number = 0
 
     def folder(self) -> Path:
         self.number += 1
-        return self.place / f"{self.number:04d}"
+        return self.base / f"{self.number:04d}"
 
     def go(self) -> None:
         for name, count in self.asked(KILLS).items():
@@ -104,95 +107,95 @@ class Soak:
                 self.strikes(name, "kill -9", BOTH * (count * self.times // 2))
         for name, count in self.asked(DEATHS).items():
             self.strikes(name, "child killed", CHILD * count * self.times)
-        names = [name for name in self.company.scenes if self.only in (None, name)]
+        names = [name for name in self.injector.cases if self.only in (None, name)]
         if disks.can_mount():
             for name, count in self.asked(FULL).items():
                 self.full_disks(name, count * self.times)
             for name in names:
-                self.one(name, "read-only folder", self.read_only)
-        clock = jumping_clock(self.place)
+                self.once(name, "read-only folder", self.read_only)
+        clock = jumping_clock(self.base)
         if clock:
             for name in names:
-                self.one(name, "clock jumps", lambda name: self.jumps(name, clock))
+                self.once(name, "clock jumps", lambda name: self.jumps(name, clock))
         for name in names:
-            self.one(name, "two at once", self.two)
+            self.once(name, "two at once", self.two)
         for algorithm in ALGORITHMS if self.only is None else ():
             methods = odd_data.CHEAP if algorithm == "bc" else WEIGHED
-            self.one(f"train ({algorithm})", "odd data", lambda _, a=algorithm, m=methods: self.odd_data(a, m))
+            self.once(f"train ({algorithm})", "odd data", lambda _, a=algorithm, m=methods: self.odd_data(a, m))
 
     # ------------------------------------------------------------------------------------------------ kinds
 
     def strikes(self, name: str, fault: str, targets: Sequence[Target]) -> None:
-        """Faults in one folder after another."""
+        """Kill processes of the command, a few times in each folder."""
         rng, line, out = random.Random(f"{self.seed} {name} {fault}"), self.line(name, fault), self.folder()
         for number, target in enumerate(targets, 1):
             whole = len(line.broken)
             with self.noted(line):
-                line.count(self.company.injure(name, out, target, rng))
-                if number % LIVES == 0 or number == len(targets):
-                    self.company.finish(name, out)
+                line.count(self.injector.kill_once(name, out, target, rng))
+                if number % FAULTS_PER_FOLDER == 0 or number == len(targets):
+                    self.injector.finish(name, out)
                     shutil.rmtree(out, ignore_errors=True)
             if len(line.broken) > whole:
-                out = self.folder()  # what is wrong is not gone on with
+                out = self.folder()  # do not resume a broken folder
         show(line)
 
     def full_disks(self, name: str, count: int) -> None:
         """Disks of random sizes, up to what the command needs."""
         rng, line = random.Random(f"{self.seed} {name} full"), self.line(name, "disk full")
-        left = self.company.base / name.replace(" ", "-")
-        self.company.expected(name)
+        left = self.injector.base / name.replace(" ", "-")
+        self.injector.expected(name)
         pages = sum(-(-path.stat().st_size // 4096) for path in left.rglob("*") if path.is_file())
         for _ in range(count):
             with self.noted(line):
-                place = self.folder()
+                folder = self.folder()
                 size = 4096 * rng.randrange(1, pages)
-                tried = disks.full(self.company.scene(name), place, size)
-                assert tried.code in (0, 2), tried.said
-                assert "Traceback" not in tried.said, tried.said
-                self.company.check(name, tried.first, done=tried.code == 0)
-                assert tried.then == 0, tried.said
-                self.company.check(name, tried.last, done=True)
-                line.injected += tried.code == 2
-                line.again += tried.code == 2
-                shutil.rmtree(place)
+                outcome = disks.full(self.injector.case(name), folder, size)
+                assert outcome.code in (0, 2), outcome.output
+                assert "Traceback" not in outcome.output, outcome.output
+                self.injector.check(name, outcome.first, done=outcome.code == 0)
+                assert outcome.code_after == 0, outcome.output
+                self.injector.check(name, outcome.last, done=True)
+                line.injected += outcome.code == 2
+                line.again += outcome.code == 2
+                shutil.rmtree(folder)
         show(line)
 
-    def one(self, name: str, fault: str, inject: Callable[[str], tuple[int, int, str]]) -> None:
-        """Faults that need no random moment: how many there were, how often the command was given again, and a note."""
+    def once(self, name: str, fault: str, inject: Callable[[str], tuple[int, int, str]]) -> None:
+        """Inject a fault that needs no random moment; `inject` returns (faults, repeated commands, note)."""
         line = self.line(name, fault)
         with self.noted(line):
             line.injected, line.again, line.notes = inject(name)
         show(line)
 
     def read_only(self, name: str) -> tuple[int, int, str]:
-        tried = disks.read_only(self.company.scene(name), self.folder())
-        assert tried.code == 2, tried.said
-        assert "can't be written (Read-only file system)" in tried.said, tried.said
-        assert not list(tried.first.iterdir())
+        outcome = disks.read_only(self.injector.case(name), self.folder())
+        assert outcome.code == 2, outcome.output
+        assert "can't be written (Read-only file system)" in outcome.output, outcome.output
+        assert not list(outcome.first.iterdir())
         return 1, 1, "refused in a line, nothing was written"
 
     def jumps(self, name: str, clock: str) -> tuple[int, int, str]:
         out = self.folder()
-        self.company.scene(name).run(out, LD_PRELOAD=clock)
-        self.company.check(name, out, done=True)
-        return 1, 0, "by days, whenever it is looked at"
+        self.injector.case(name).run(out, LD_PRELOAD=clock)
+        self.injector.check(name, out, done=True)
+        return 1, 0, "by days, each time it is read"
 
     def two(self, name: str) -> tuple[int, int, str]:
-        out, scene = self.folder(), self.company.scene(name)
-        pair = [scene.begin(out) for _ in range(2)]
-        said = [child.communicate(timeout=300)[1] for child in pair]
+        out, case = self.folder(), self.injector.case(name)
+        pair = [case.begin(out) for _ in range(2)]
+        errors = [child.communicate(timeout=300)[1] for child in pair]
         codes = sorted(child.returncode for child in pair)
-        assert codes in ([0, 0], [0, 2]), said
-        assert codes == [0, 0] or any("locked by process" in words for words in said), said
-        self.company.check(name, out, done=True)
+        assert codes in ([0, 0], [0, 2]), errors
+        assert codes == [0, 0] or any("locked by process" in text for text in errors), errors
+        self.injector.check(name, out, done=True)
         return 1, codes.count(2), "one was refused" if 2 in codes else "both ended well"
 
     def odd_data(self, algorithm: str, methods: Sequence[str]) -> tuple[int, int, str]:
-        place = self.folder()
-        place.mkdir(parents=True)
-        files = odd_data.save(place)
+        folder = self.folder()
+        folder.mkdir(parents=True)
+        files = odd_data.save(folder)
         with quick_compiles(), contextlib.redirect_stdout(sys.stderr):
-            count = odd_data.train(files, algorithm, methods, place / "out")
+            count = odd_data.train(files, algorithm, methods, folder / "out")
         runs = sum(count.values())
         return runs, 0, f"{len(files)} datasets × {len(methods)} methods; {count['failed']} exploded and are named"
 
@@ -200,20 +203,20 @@ class Soak:
 
     @contextlib.contextmanager
     def clustered(self, name: str) -> Iterator[None]:
-        """A Ray cluster of one node, and a scene on it that must leave what the one on this machine does."""
+        """A Ray cluster of one node, and a case on it that must leave the same files as on this machine."""
         from ray.cluster_utils import Cluster
 
-        scene, expected = self.company.scenes["bench run"], self.company.expected("bench run")
-        os.environ.update(scene.environment(self.place) | {"RAY_USAGE_STATS_ENABLED": "0"})
+        case, expected = self.injector.cases["bench run"], self.injector.expected("bench run")
+        os.environ.update(case.environment(self.base) | {"RAY_USAGE_STATS_ENABLED": "0"})
         size = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000, "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=size)
         try:
-            words = f"{scene.words} --on ray --ray-address {cluster.address} --ray-shared"
-            self.company.scenes[name] = dataclasses.replace(scene, name=name, words=words)
-            assert self.company.expected(name) == expected
+            arguments = f"{case.arguments} --on ray --ray-address {cluster.address} --ray-shared"
+            self.injector.cases[name] = dataclasses.replace(case, name=name, arguments=arguments)
+            assert self.injector.expected(name) == expected
             yield
         finally:
-            self.company.scenes.pop(name, None)
+            self.injector.cases.pop(name, None)
             cluster.shutdown()
 
     def asked(self, counts: dict[str, int]) -> dict[str, int]:
@@ -225,7 +228,7 @@ class Soak:
 
     @contextlib.contextmanager
     def noted(self, line: Line) -> Iterator[None]:
-        """A fault that broke something is written down, and the others go on."""
+        """Record a fault that broke something, and go on with the others."""
         try:
             yield
         except Exception:
@@ -257,24 +260,24 @@ def show(line: Line) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0, help="other seeds have other moments")
-    parser.add_argument("--times", type=int, default=1, help="so many times as many faults")
-    parser.add_argument("--only", choices=KILLS, help="faults in this command alone")
-    parser.add_argument("--out", type=Path, help="a file for the counts")
-    asked = parser.parse_args()
+    parser.add_argument("--seed", type=int, default=0, help="another seed kills at other moments")
+    parser.add_argument("--times", type=int, default=1, help="multiply the number of faults by this")
+    parser.add_argument("--only", choices=KILLS, help="inject faults into this command only")
+    parser.add_argument("--out", type=Path, help="a JSON file for the counts")
+    args = parser.parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="winnow-soak-", ignore_cleanup_errors=True) as place:
-        soak = Soak(Path(place), asked.seed, asked.times, asked.only)
+    with tempfile.TemporaryDirectory(prefix="winnow-soak-", ignore_cleanup_errors=True) as folder:
+        soak = Soak(Path(folder), args.seed, args.times, args.only)
         print("command            fault             injected  again  redone  orphans  broken", flush=True)
         soak.go()
-    told = soak.record(time.monotonic() - began)
-    print(f"{told['faults']} faults ({told['kills']} kills), {told['odd_runs']} runs on odd data, {told['seconds']} s")
-    print(
-        f"something lost or wrong: {told['broken']} times; redone: reported updates, of chunks of {CHUNK}, at the most"
-    )
-    if asked.out:
-        write_text(asked.out, json.dumps(told, indent=1) + "\n")
-    return 1 if told["broken"] else 0
+    record = soak.record(time.monotonic() - began)
+    faults = f"{record['faults']} faults ({record['kills']} kills)"
+    print(f"{faults}, {record['odd_runs']} runs on odd data, {record['seconds']} s")
+    print(f"something lost or wrong: {record['broken']} times")
+    print(f"redone: the largest number of reported updates that were done again; a chunk has {CHUNK}")
+    if args.out:
+        write_text(args.out, json.dumps(record, indent=1) + "\n")
+    return 1 if record["broken"] else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Full disks and folders that can't be written to: a line says so, nothing is half-written, the same words go on."""
+"""Full disks and read-only folders: a one-line error, no half-written file, and the same command continues."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ pytestmark = pytest.mark.skipif(not can_mount(), reason="a disk of its own needs
 
 
 @pytest.mark.parametrize(("name", "size"), [("data import", 2 << 20), ("train", 8 << 10)])
-def test_a_full_disk_is_told_in_a_line_and_the_same_words_go_on(name, size, company, tmp_path):
-    tried = full(company.scene(name), tmp_path, size)
-    assert tried.code == 2
-    assert "No space left on device" in tried.said
-    assert "Traceback" not in tried.said
-    company.check(name, tried.first, done=False)
-    assert tried.then == 0, tried.said
-    company.check(name, tried.last, done=True)
+def test_full_disk_is_reported_in_one_line_and_the_same_command_continues(name, size, injector, tmp_path):
+    outcome = full(injector.case(name), tmp_path, size)
+    assert outcome.code == 2
+    assert "No space left on device" in outcome.output
+    assert "Traceback" not in outcome.output
+    injector.check(name, outcome.first, done=False)
+    assert outcome.code_after == 0, outcome.output
+    injector.check(name, outcome.last, done=True)
 
 
 @pytest.mark.parametrize(
     ("name", "file"), [("data import", "mine"), ("data make", "making.lock"), ("train", "runs/lock")]
 )
-def test_a_folder_that_cannot_be_written_to_is_named(name, file, company, tmp_path):
-    tried = read_only(company.scene(name), tmp_path)
-    assert tried.code == 2
-    assert f"{file}: can't be written (Read-only file system)" in tried.said
-    assert "Traceback" not in tried.said
-    assert not list(tried.first.iterdir())
+def test_read_only_folder_is_named_in_the_error(name, file, injector, tmp_path):
+    outcome = read_only(injector.case(name), tmp_path)
+    assert outcome.code == 2
+    assert f"{file}: can't be written (Read-only file system)" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert not list(outcome.first.iterdir())

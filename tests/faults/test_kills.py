@@ -1,4 +1,4 @@
-"""kill -9 at any moment of a command: the same command ends as if nothing had happened.
+"""kill -9 at any moment of a command: run again, the command ends as if nothing had happened.
 
 Grids are killed in tests/bench; the long version of all this is soak.py.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from helpers.faults.injuries import Target
+from helpers.faults.kills import Target
 
-BLOWS: dict[str, tuple[Target, ...]] = {
+KILLS: dict[str, tuple[Target, ...]] = {
     "data import": ("command", "command", "command"),
     "data make": ("family", "command", "child"),
     "train": ("family", "child"),
@@ -20,9 +20,9 @@ BLOWS: dict[str, tuple[Target, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", BLOWS)
-def test_killed_at_random_moments_it_ends_with_the_same_bits(name, company, tmp_path):
+@pytest.mark.parametrize("name", KILLS)
+def test_commands_killed_at_random_moments_end_with_the_same_bits(name, injector, tmp_path):
     rng = random.Random(name)
-    for target in BLOWS[name]:
-        company.injure(name, tmp_path / "out", target, rng)
-    company.finish(name, tmp_path / "out")
+    for target in KILLS[name]:
+        injector.kill_once(name, tmp_path / "out", target, rng)
+    injector.finish(name, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Data that is broken is refused with its row; data that is only odd is trained on."""
+"""Broken data is refused with its row; unusual but valid data is trained on."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("field", ["rewards", "observations", "actions", "next_observations"])
-def test_what_is_not_finite_is_refused_with_its_field_and_row(field, value, tmp_path, capsys):
+def test_non_finite_values_are_refused_with_field_and_row(field, value, tmp_path, capsys):
     columns = odd_data.columns(40, 20)
     del columns["action_bounds"]
     columns[field] = columns[field].copy()
     columns[field].reshape(40, -1)[17, 0] = value
     np.savez(tmp_path / "bad.npz", **columns)
-    for words in (["train", "--steps", "10"], ["data", "import"]):
-        assert main([*words, str(tmp_path / "bad.npz"), "--out", str(tmp_path / "out")]) == 2
-        said = capsys.readouterr().err
-        assert f"{tmp_path / 'bad.npz'}: {field}, row 17" in said
+    for command in (["train", "--steps", "10"], ["data", "import"]):
+        assert main([*command, str(tmp_path / "bad.npz"), "--out", str(tmp_path / "out")]) == 2
+        errors = capsys.readouterr().err
+        assert f"{tmp_path / 'bad.npz'}: {field}, row 17" in errors
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
 
 

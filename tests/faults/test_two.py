@@ -45,13 +45,13 @@ def holding(child: subprocess.Popen[str], lock: Path) -> Iterator[int]:
 
 
 def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_taken_over_when_that_one_is_dead(
-    company, tmp_path
+    injector, tmp_path
 ):
-    scene, out = company.scene("train"), tmp_path / "out"
+    case, out = injector.case("train"), tmp_path / "out"
     lock = out / "runs" / "lock"
-    with holding(scene.begin(out), lock) as first:
+    with holding(case.begin(out), lock) as first:
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-        second = scene.begin(out)
+        second = case.begin(out)
         said = second.communicate(timeout=120)[1]
         assert second.returncode == 2
         assert f"locked by process {first} on" in said
@@ -60,7 +60,7 @@ def test_training_in_a_folder_that_another_process_trains_in_is_refused_and_take
         os.kill(first, signal.SIGKILL)
     assert lock.read_text(), "the dead leave their name"
     assert not is_held(lock)
-    company.finish("train", out)
+    injector.finish("train", out)
     assert not lock.read_text()
 
 
@@ -91,25 +91,25 @@ def test_python_keeps_others_out_of_its_folder_as_the_command_does(tmp_path):
     assert not (out / "lock").read_text()
 
 
-def test_pools_are_made_by_one_process_at_a_time(company, tmp_path):
-    scene, out = company.scene("data make"), tmp_path / "out"
-    with holding(scene.begin(out), out / "making.lock") as first:
-        second = scene.begin(out)
+def test_pools_are_made_by_one_process_at_a_time(injector, tmp_path):
+    case, out = injector.case("data make"), tmp_path / "out"
+    with holding(case.begin(out), out / "making.lock") as first:
+        second = case.begin(out)
         assert second.stderr
         assert f"waiting: {out}: locked by process {first} on" in second.stderr.readline()
         os.kill(first, signal.SIGCONT)
         assert second.communicate(timeout=120)[1] is not None
         assert second.returncode == 0
-    company.check("data make", out, done=True)
+    injector.check("data make", out, done=True)
 
 
-def test_a_file_that_several_write_at_once_is_that_of_one_of_them(company, tmp_path):
-    scene, out = company.scene("data import"), tmp_path / "out"
-    crowd = [scene.begin(out) for _ in range(3)]
+def test_a_file_that_several_write_at_once_is_that_of_one_of_them(injector, tmp_path):
+    case, out = injector.case("data import"), tmp_path / "out"
+    crowd = [case.begin(out) for _ in range(3)]
     for child in crowd:
         child.communicate(timeout=120)
     assert [child.returncode for child in crowd] == [0, 0, 0]
-    company.check("data import", out, done=True)
+    injector.check("data import", out, done=True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Small datasets and files made by hand, for the tests of `winnow.data` and its commands."""
+"""Small datasets and files for the tests of `winnow.data` and its commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ Columns = dict[str, Any]
 def columns(
     lengths: tuple[int, ...] = (4, 1, 3), terminated: tuple[bool, ...] = (True, False, False), seed: int = 0
 ) -> Columns:
-    """Rows of whole episodes under D4RL's names, with a next observation that only the final one does not repeat."""
-    rng, n = np.random.default_rng(seed), sum(lengths)
+    """Columns of whole episodes under D4RL's names. Only the last next observation of an episode is not repeated."""
+    rng = np.random.default_rng(seed)
+    n = sum(lengths)
     paths = [rng.normal(size=(length + 1, 3)).astype(np.float32) for length in lengths]
     last = np.cumsum(lengths) - 1
     terminals, timeouts = np.zeros((2, n), bool)
-    terminals[last], timeouts[last] = terminated, ~np.array(terminated)
+    terminals[last] = terminated
+    timeouts[last] = ~np.array(terminated)
     return {
         "observations": np.concatenate([path[:-1] for path in paths]),
         "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
@@ -42,7 +44,7 @@ def dataset(
 
 
 def source(reward: float, episodes: int = 20, length: int = 60, seed: int = 0, **more: Any) -> Dataset:
-    """Episodes of one behaviour: every other one ends in a terminal, and each step pays about `reward`."""
+    """Episodes of one behaviour policy: every second one ends in a terminal; each step has about this reward."""
     made = columns((length,) * episodes, tuple(i % 2 == 0 for i in range(episodes)), seed)
     made["rewards"] = made["rewards"] * np.float32(0.01) + np.float32(reward)
     return from_arrays(**made, **more)
@@ -58,8 +60,9 @@ def write_hdf5(path: Path, arrays: dict[str, Any]) -> Path:
 
 
 def same_episodes(a: Dataset, b: Dataset) -> bool:
-    """Every column of the episode table but where its rows lie."""
-    mine, theirs = a.episodes.columns, b.episodes.columns
+    """Whether all columns of the episode tables are equal, except where the rows are stored."""
+    mine = a.episodes.columns
+    theirs = b.episodes.columns
     return all(np.array_equal(mine[name], theirs[name]) for name in mine if name not in ("arena", "slot"))
 
 

@@ -1,4 +1,4 @@
-"""A page of the docs that is followed from top to bottom: its blocks, run one after another in an empty folder."""
+"""Runs the code blocks of a docs page, one after another, in an empty folder."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def follow(
 ) -> str:
     """Run a page's blocks in a folder and return what they print.
 
-    shorter: (pattern, less) for what a test need not wait for; everything else is run as it stands
+    shorter: (pattern, replacement) to make long steps short; everything else runs as written
     wanted: which blocks to run
     """
     script = "set -eu\n"
     for number, (kind, block) in enumerate(blocks(page)):
         if not wanted(block):
             continue
-        for pattern, less in shorter:
-            block = re.sub(pattern, less, block)
+        for pattern, replacement in shorter:
+            block = re.sub(pattern, replacement, block)
         if kind == "sh":
             script += block
         else:
@@ -40,9 +40,9 @@ def follow(
     tools.mkdir()
     (tools / "winnow").write_text(f'#!/bin/sh\nexec {sys.executable} -m winnow "$@"\n')
     (tools / "winnow").chmod(0o755)
-    place = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "WINNOW_DATA": str(folder / "data")}
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "WINNOW_DATA": str(folder / "data")}
     done = subprocess.run(
-        ["sh", "-c", script], cwd=folder, env=place, capture_output=True, text=True, timeout=540, check=False
+        ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=540, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

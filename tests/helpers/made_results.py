@@ -1,4 +1,4 @@
-"""Results of made-up runs, written as `winnow bench run` writes them: planned for real, scored by a formula."""
+"""Results of made-up runs, written as `winnow bench run` writes them: with real plans and scores from a formula."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Score = Callable[[Planned], float]
 
 
 def formula(run: Planned) -> float:
-    """A score that depends on the run's name alone: the method's gain on top of its dataset's own height."""
+    """A score that depends on the run's name alone: a base for its dataset, the method's gain, and noise."""
     height = 15 + 50 * (zlib.crc32(run.entry.text.encode()) % 1000) / 1000
     return height + GAIN.get(run.method, 8.0) + noise(run, 4.0)
 
@@ -46,20 +46,22 @@ def planned(
 
 
 def result(run: Planned, scored: Score = formula, **changes: Any) -> Result:
-    """A finished run that got better steadily, and put more weight on the good source than there are rows of it."""
-    last, rng = scored(run), np.random.default_rng(zlib.crc32(run.name.encode()))
-    how, rounds = run.how, []
+    """A finished run that improved steadily and gave the good source more than its share of the weight."""
+    last = scored(run)
+    rng = np.random.default_rng(zlib.crc32(run.name.encode()))
+    how = run.how
+    rounds = []
     for step, number in how.evaluation.steps(how.steps).items():
         height = last if number else last * step / how.steps
-        returns = [round(float(one), 4) for one in rng.normal(30 * height, 30, how.evaluation.episodes)]
+        returns = [round(float(value), 4) for value in rng.normal(30 * height, 30, how.evaluation.episodes)]
         rounds.append(
             {"step": step, "round": number, "returns": returns, "lengths": [1000] * len(returns), "score": height}
         )
     points = np.linspace(how.steps / 20, how.steps, 20)
     weighs = record(run.weighter)["name"] != "none"
     names = ("weight/ess", "weight/kl", "weight/max", "weight/reward", "weight/flow", "q", "v", "loss/q", "loss/v")
-    metrics = {name: [float(one) for one in rng.random(20)] for name in names}
-    metrics["weight/ess"] = [float(one) for one in 1 - 0.5 * weighs * points / how.steps]
+    metrics = {name: [float(value) for value in rng.random(20)] for name in names}
+    metrics["weight/ess"] = [float(value) for value in 1 - 0.5 * weighs * points / how.steps]
     metrics["step"] = [int(point) for point in points]
     labels = [level(source) for source in run.entry.name.sources]
     share = min(1.0, (run.entry.share or 0) / 100 * (4 if weighs else 1))

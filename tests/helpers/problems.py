@@ -1,4 +1,4 @@
-"""Small data and tiny plug-ins that the tests share."""
+"""Small datasets and batches, tiny plug-ins, and comparisons of trees, shared by tests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from winnow.packs.precision import if_known
 from winnow.types import Array, Batch, Spec, Weights, action_kind_of
 from winnow.weighters import WEIGHTERS, Density, Dual, Fixed, OptiDICE
 
-OBS, ACTION, ROWS = 3, 2, 40
+OBS = 3
+ACTION = 2
+ROWS = 40
 SPEC = Spec(OBS, ACTION, ROWS)
 SMALL = {"hidden": (16,), "samples": 3}
 
 
 def tiny(kind: type, **settings: Any) -> Any:
-    """A plug-in with small networks and few draws."""
+    """A plug-in with small networks and few sampled actions."""
     known = {field.name for field in dataclasses.fields(kind)}
     return kind(**{name: value for name, value in SMALL.items() if name in known} | settings)
 
@@ -65,7 +67,7 @@ WEIGHTER_NAMES = [*PLAIN, *LEARNED_CASES]
 
 
 def weighter_case(name: str, folder: Path) -> Any:
-    """A weighter by the name of its case. Fixed reads ROWS weights, one of them 0, from a file in the folder."""
+    """A weighter by the name of its case. `fixed` reads ROWS weights, one of them 0, from a file in the folder."""
     if name != "fixed":
         return LEARNED_CASES[name] if name in LEARNED_CASES else tiny(WEIGHTERS[name])
     weight = np.random.default_rng(0).exponential(size=ROWS)
@@ -105,11 +107,14 @@ def toy_dataset(rows: int = ROWS, seed: int = 0, longest: int = 8, choices: int 
     if options.get("kind") == "bag":
         following = rng.normal(size=(rows, OBS))
     if options.get("kind") == "continuing":
-        terminal, end = None, None
+        terminal = None
+        end = None
         following = np.concatenate([obs[1:], rng.normal(size=(1, OBS))])
-    action, reward = rng.uniform(-1, 1, (rows, ACTION)), rng.normal(size=rows)
+    action = rng.uniform(-1, 1, (rows, ACTION))
+    reward = rng.normal(size=rows)
     if choices:
-        action, options = rng.integers(choices, size=rows), options | {"action_choices": choices}
+        action = rng.integers(choices, size=rows)
+        options = options | {"action_choices": choices}
     timeout = None if end is None or terminal is None else end & ~terminal
     return from_arrays(obs, action, reward, terminal, timeout, following, **options)
 
@@ -156,7 +161,7 @@ def toy_weights(seed: int = 0, size: int = 8) -> Weights:
 
 
 def take(batch: Batch, index: Any) -> Batch:
-    """Some rows of a batch, in some order."""
+    """These rows of a batch, in this order."""
     return jax.tree.map(lambda column: column[jnp.asarray(index)] if jnp.ndim(column) else column, batch)
 
 
@@ -169,17 +174,17 @@ def put(column: Array, row: int, value: Any) -> Array:
 
 
 def perturbed(tree: Any, seed: int, amount: float = 0.1) -> Any:
-    """The tree with noise on every number: biases leave 0, targets leave what they follow."""
+    """The tree with noise on every number, so that biases are not 0 and targets differ from their networks."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: leaf + amount * jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), tree)
 
 
 def assert_same(actual: Any, expected: Any, rtol: float = 0.0, atol: float = 0.0) -> None:
-    """Two trees of one structure hold the same numbers: bit for bit unless a tolerance is given."""
+    """Assert that two trees of one structure have the same numbers, bit for bit unless a tolerance is given."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for (place, a), b in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(
-            np.asarray(a), np.asarray(b), rtol, atol, err_msg=jax.tree_util.keystr(place), equal_nan=True
+            np.asarray(a), np.asarray(b), rtol, atol, err_msg=jax.tree_util.keystr(path), equal_nan=True
         )
 
 
@@ -193,7 +198,7 @@ def differ(a: Any, b: Any) -> bool:
 def quick_compiles() -> Iterator[None]:
     """Compile with few optimisations: most of the time of a test with tiny networks is spent compiling."""
     options = compiler.get_compile_options
-    simple = if_known({"xla_cpu_use_fusion_emitters": False})  # they take half of the time on a CPU
+    simple = if_known({"xla_cpu_use_fusion_emitters": False})  # half of the compile time on a CPU
 
     def quick(*args: Any, env_options_overrides: dict[str, Any] | None = None, **more: Any) -> Any:
         return options(*args, env_options_overrides=simple | (env_options_overrides or {}), **more)

@@ -1,4 +1,4 @@
-"""Tiny grids that the tests share."""
+"""Tiny grids, as plans and as command lines, shared by tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ HOW = How(steps=60, batch_size=32, chunk=10, evaluation=Evaluation(**EVALUATION)
 SWEEPS = ["algorithm.hidden=16x16", "weighter.hidden=16x16"]
 
 
-def words(out: Path, algorithm: str = "bc", datasets: Sequence[str] = DATASETS) -> list[str]:
-    """The same grid on the command line."""
+def command_line(out: Path, algorithm: str = "bc", datasets: Sequence[str] = DATASETS) -> list[str]:
+    """The command line of the same grid as `planned`."""
     options = {"out": out, "algorithms": algorithm, "methods": ",".join(METHODS), "seeds": 2}
     options |= {"steps": HOW.steps, "batch-size": HOW.batch_size, "chunk": HOW.chunk}
     options |= {f"evaluation.{name}": value for name, value in EVALUATION.items()}
@@ -40,13 +40,13 @@ def planned(
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """Everything but the time it took and what was typed for it."""
+    """A result without its time and its command."""
     return dataclasses.asdict(result) | {"seconds": None, "command": None}
 
 
 def outcomes(folder: Path) -> dict[str, dict[str, Any]]:
-    """All results of a folder, in which there must be nothing else."""
+    """All results of a folder by id; reading them must give no message."""
     lines: list[str] = []
-    found = {result.id: outcome(result) for result in collect(folder, lines.append)}
+    by_id = {result.id: outcome(result) for result in collect(folder, lines.append)}
     assert lines == []
-    return found
+    return by_id

@@ -36,17 +36,21 @@ def soak(kinds: list[str], minutes: float, seed: int) -> list[Tally]:
     while time.monotonic() < end:
         for number, kind in enumerate(kinds):
             turn = min(TURN, (end - time.monotonic()) / (len(kinds) - number))
-            for one in tried([kind], seed, 1_000_000, turn) if turn > 0 else ():
-                totals[kind] += one
+            for tally in tried([kind], seed, 1_000_000, turn) if turn > 0 else ():
+                totals[kind] += tally
         seed += 1
     return list(totals.values())
 
 
 def table(tallies: list[Tally]) -> str:
     heads = ("kind of file", "inputs tried", "refused cleanly", "read fine", "defects")
-    rows = [(one.kind, *(f"{n:,}" for n in (one.tried, one.refused, one.read, len(one.defects)))) for one in tallies]
+    rows = [
+        (tally.kind, *(f"{n:,}" for n in (tally.tried, tally.refused, tally.read, len(tally.defects))))
+        for tally in tallies
+    ]
     sums = [
-        sum(n) for n in zip(*((one.tried, one.refused, one.read, len(one.defects)) for one in tallies), strict=True)
+        sum(n)
+        for n in zip(*((tally.tried, tally.refused, tally.read, len(tally.defects)) for tally in tallies), strict=True)
     ]
     rows.append(("all", *(f"{n:,}" for n in sums)))
     width = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
@@ -66,9 +70,9 @@ def write(tallies: list[Tally], minutes: float, seed: int) -> None:
         "bytes_for_a_process": MEMORY,
         "python": platform.python_version(),
         "made_with": {name: importlib.metadata.version(name) for name in libraries},
-        "tried": sum(one.tried for one in tallies),
-        "defects": sum(len(one.defects) for one in tallies),
-        "kinds": [dataclasses.asdict(one) for one in tallies],
+        "tried": sum(tally.tried for tally in tallies),
+        "defects": sum(len(tally.defects) for tally in tallies),
+        "kinds": [dataclasses.asdict(tally) for tally in tallies],
     }
     write_text(OUT, json.dumps(record, indent=1) + "\n")
 
@@ -79,30 +83,30 @@ def again(kind: str, seed: int, number: int) -> None:
         good, work = Path(folder) / "good", Path(folder) / "work"
         good.mkdir()
         goods = [(path.relative_to(good), path.read_bytes()) for path in KINDS[kind].make(good)]
-        place, raw = spoil(kind, seed, number, goods)
+        path, raw = spoil(kind, seed, number, goods)
         shutil.copytree(good, work)
         Path("hostile-input").write_bytes(raw)
-        print(f"{place}, written to hostile-input: {answer(kind, work / place, raw) or 'read fine'}")
+        print(f"{path}, written to hostile-input: {answer(kind, work / path, raw) or 'read fine'}")
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--minutes", type=float, default=10.0)
-    words.add_argument("--seed", type=int, default=100)
-    words.add_argument("--kind", choices=KINDS, help="this kind alone")
-    words.add_argument("--number", type=int, help="with --kind and --seed: this input alone")
-    asked = words.parse_args()
-    if asked.number is not None:
-        again(asked.kind, asked.seed, asked.number)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=100)
+    parser.add_argument("--kind", choices=KINDS, help="this kind alone")
+    parser.add_argument("--number", type=int, help="with --kind and --seed: this input alone")
+    args = parser.parse_args()
+    if args.number is not None:
+        again(args.kind, args.seed, args.number)
         return 0
-    tallies = soak([asked.kind] if asked.kind else list(KINDS), asked.minutes, asked.seed)
+    tallies = soak([args.kind] if args.kind else list(KINDS), args.minutes, args.seed)
     print(table(tallies))
-    for one in tallies:
-        for what, count in distinct(one).most_common():
-            print(f"{one.kind}: {count} × {what}".encode("ascii", "backslashreplace").decode())
-    if not asked.kind:
-        write(tallies, asked.minutes, asked.seed)
-    return int(any(one.defects for one in tallies))
+    for tally in tallies:
+        for what, count in distinct(tally).most_common():
+            print(f"{tally.kind}: {count} × {what}".encode("ascii", "backslashreplace").decode())
+    if not args.kind:
+        write(tallies, args.minutes, args.seed)
+    return int(any(tally.defects for tally in tallies))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 from helpers.datasets import source
 from helpers.made_results import planned, result
 

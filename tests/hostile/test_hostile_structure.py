@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.datasets import columns
-from helpers.hostile.corpus import KINDS, Said, use
+from helpers.hostile.corpus import KINDS, Messages, use
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -125,7 +125,7 @@ def test_json_that_says_something_else(kind, tmp_path):
     says_something_else(path, json.loads(first), rest, read)
 
 
-def says_something_else(path: Path, tree: Any, rest: list[bytes], read: Callable[[Path], Said]) -> None:
+def says_something_else(path: Path, tree: Any, rest: list[bytes], read: Callable[[Path], Messages]) -> None:
     @BRIEF
     @given(a_place(tree), TREES)
     def tried(place: tuple[Any, ...], value: Any) -> None:

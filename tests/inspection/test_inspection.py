@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 from helpers.datasets import columns, source
 
 from winnow.algorithms.bc import BC

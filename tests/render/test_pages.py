@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.browser import CHROMIUM, QUIET
+from browser import CHROMIUM, QUIET
 
 from winnow.render import figures, pages
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 from helpers.made_results import SHORT, failed, formula, noise, planned, result, write
 
 from winnow import stats

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.small_rooms import edge_log_weights, train
 from scipy.optimize import linprog
 
 from winnow.cli import main
@@ -21,6 +20,7 @@ from winnow.tabular import density, fourrooms, judge
 from winnow.tabular.data import Data, collect
 from winnow.tabular.exact import distance_to_optimum, exact_dual, linear_program
 from winnow.tabular.grid import FOUR_ROOMS, Grid
+from winnow.tabular.small_rooms import edge_log_weights, train
 from winnow.types import Batch, Spec
 from winnow.weighters import Density, Dual
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.small_rooms import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
 
 from winnow.packs.pack import Pack
 from winnow.samplers import AW, PF
 from winnow.tabular.data import Data
 from winnow.tabular.exact import distance_to_optimum, divergence, exact_budget, exact_dual, linear_program
 from winnow.tabular.judge import extracted, from_rows
+from winnow.tabular.small_rooms import collect, edge_log_weights, judge, small_rooms, table_of_nu, train
 from winnow.weighters import Density, Dual
 
 

@@ -1,6 +1,6 @@
-"""Disks that are full or can't be written to, for real: file systems of their own in a namespace of their own.
+"""Real disks that are full or read-only: file systems mounted in a separate namespace.
 
-That needs Linux and no privileges: inside, a process may mount what it likes, and nobody outside sees it.
+This needs Linux but no privileges: inside the namespace a process may mount anything, invisibly to others.
 """
 
 from __future__ import annotations
@@ -13,60 +13,63 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from helpers.faults.scenes import Scene
+from helpers.faults.cases import Case
 
-APART = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+IN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 
 
 @cache
 def can_mount() -> bool:
     if not shutil.which("unshare"):
         return False
-    return subprocess.run([*APART, "mount -t tmpfs none /mnt"], capture_output=True).returncode == 0
+    return subprocess.run([*IN_NAMESPACE, "mount -t tmpfs none /mnt"], capture_output=True).returncode == 0
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What a command did on a bad disk, and when the disk was good again."""
+class DiskOutcome:
+    """What a command did on a bad disk, and again once the disk was good."""
 
     code: int
-    said: str
+    output: str
     first: Path
-    """A copy of its folder as it was then."""
-    then: int | None = None
+    """A copy of its folder after the bad disk."""
+    code_after: int | None = None
     last: Path = Path()
 
 
-def full(scene: Scene, place: Path, size: int) -> Tried:
-    """The command on a disk of so many bytes, then the disk grows, and the same command again."""
-    small, large = (f"mount -t tmpfs -o size={size} none $out", "mount -o remount,size=1g $out")
-    _do(scene, place, [small, _command(scene, "first"), large, _command(scene, "last")])
-    code, said = _told(place, "first")
-    then, also = _told(place, "last")
-    return Tried(code, said + also, place / "first", then, place / "last")
+def full(case: Case, folder: Path, size: int) -> DiskOutcome:
+    """Run the command on a disk of `size` bytes, enlarge the disk, and run the same command again."""
+    small = f"mount -t tmpfs -o size={size} none $out"
+    large = "mount -o remount,size=1g $out"
+    _run(case, folder, [small, _command(case, "first"), large, _command(case, "last")])
+    code, output = _read_outcome(folder, "first")
+    code_after, output_after = _read_outcome(folder, "last")
+    return DiskOutcome(code, output + output_after, folder / "first", code_after, folder / "last")
 
 
-def read_only(scene: Scene, place: Path) -> Tried:
-    """The command in a folder that can't be written to."""
+def read_only(case: Case, folder: Path) -> DiskOutcome:
+    """Run the command in a read-only folder."""
     locked = "mount --bind $out $out && mount -o remount,ro,bind $out"
-    _do(scene, place, [locked, _command(scene, "first")])
-    return Tried(*_told(place, "first"), place / "first")
+    _run(case, folder, [locked, _command(case, "first")])
+    return DiskOutcome(*_read_outcome(folder, "first"), folder / "first")
 
 
-def _command(scene: Scene, name: str) -> str:
-    """The command, and a copy of what it leaves."""
-    run = f"(cd $out && {shlex.join(scene.command)} > /dev/null) 2> {name}.said; echo $? > {name}.code"
+def _command(case: Case, name: str) -> str:
+    """Shell code that runs the command and copies what it leaves."""
+    run = f"(cd $out && {shlex.join(case.command)} > /dev/null) 2> {name}.output; echo $? > {name}.code"
     return f"{{ {run}; cp -a $out/. {name}; }}"
 
 
-def _told(place: Path, name: str) -> tuple[int, str]:
-    return int((place / f"{name}.code").read_text()), (place / f"{name}.said").read_text()
+def _read_outcome(folder: Path, name: str) -> tuple[int, str]:
+    return int((folder / f"{name}.code").read_text()), (folder / f"{name}.output").read_text()
 
 
-def _do(scene: Scene, place: Path, steps: Sequence[str]) -> None:
+def _run(case: Case, folder: Path, steps: Sequence[str]) -> None:
     for name in ("out", "first", "last"):
-        (place / name).mkdir(parents=True)
-    script = f"out={shlex.quote(str(place / 'out'))} && {' && '.join(steps)}"
-    surroundings = scene.environment(place / "out")
-    done = subprocess.run([*APART, script], cwd=place, env=surroundings, capture_output=True, text=True, timeout=300)
+        (folder / name).mkdir(parents=True)
+    script = f"out={shlex.quote(str(folder / 'out'))} && {' && '.join(steps)}"
+    environment = case.environment(folder / "out")
+    done = subprocess.run(
+        [*IN_NAMESPACE, script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Data that is allowed and odd, and training on it: every run ends with numbers, or with a line that says why not."""
+"""Unusual but valid data, and training on it: every run ends with finite numbers or with a recorded failure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from winnow.methods import METHODS
 from winnow.system.checkpoint import read_record
 from winnow.training.trained import Trained
 
-OBS, ACTION = 3, 2
+OBS = 3
+ACTION = 2
 CHEAP = [name for name in METHODS if name != "odpr-a"]
-"""Methods that are not trained themselves before anything is drawn."""
+"""Methods whose sampler fits no network before training."""
 EXPLODING = "exploding"
-"""The one on which losses may overflow."""
+"""The dataset on which losses may overflow."""
 
 
 def columns(rows: int, length: int, terminal: bool = True) -> dict[str, Any]:
-    """Random walks, all of one length, that end in terminals or in timeouts."""
-    rng, end = np.random.default_rng(0), np.arange(rows) % length == length - 1
+    """Random walks of one length that end in terminals or in timeouts."""
+    rng = np.random.default_rng(0)
+    end = np.arange(rows) % length == length - 1
     obs = rng.normal(size=(rows + 1, OBS))
     return {
         "observations": obs[:-1],
@@ -41,7 +43,8 @@ def columns(rows: int, length: int, terminal: bool = True) -> dict[str, Any]:
 
 
 def odd() -> dict[str, Dataset]:
-    usual, rows = columns(120, 20), 120
+    usual = columns(120, 20)
+    rows = 120
     made = {
         "constant-rewards": usual | {"rewards": np.full(rows, 0.5)},
         "no-rewards": usual | {"rewards": np.zeros(rows)},
@@ -65,13 +68,13 @@ def save(folder: Path) -> list[Path]:
 
 
 def train(files: Sequence[Path], algorithm: str, methods: Sequence[str], out: Path) -> dict[str, int]:
-    """Train on all files with one command. How many runs have good numbers in their files, and how many failed."""
-    words = f"--algorithm {algorithm} --method {','.join(methods)} --seeds 1 --steps 40 --chunk 20 --batch-size 16"
+    """Train on all files with one command; counts of runs with finite numbers and of failed runs."""
+    options = f"--algorithm {algorithm} --method {','.join(methods)} --seeds 1 --steps 40 --chunk 20 --batch-size 16"
     small = ["--algorithm.hidden", "8"]
     weighters = sorted({METHODS[name][1] for name in methods})
     for weighter in (name for name in weighters if name != "none"):
         small += [f"--weighter.{weighter}.hidden" if len(weighters) > 1 else "--weighter.hidden", "8"]
-    assert main(["train", *map(str, files), "--out", str(out), "--no-evaluate", *words.split(), *small]) == 0
+    assert main(["train", *map(str, files), "--out", str(out), "--no-evaluate", *options.split(), *small]) == 0
     count = {"trained": 0, "failed": 0}
     for path, method in itertools.product(files, methods):
         run = out / f"{path.stem}.{algorithm}.{method}.seed0.safetensors"

@@ -1,7 +1,7 @@
-"""Every kind of file that winnow reads: how a good one is made, how it is bent without breaking, and who reads it.
+"""Every kind of file that winnow reads: how to make a good one, how to change its content, and how to read it.
 
-A reader goes as far as winnow's own commands go: what it opens it also uses. It answers with the lines that were said
-on the way, and raises `BadInput` where the file is refused.
+A reader does what winnow's commands do: it opens a file and uses all of it. It returns the messages that were printed,
+and raises `BadInput` if the file is refused.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from helpers.datasets import columns, dataset, source, write_hdf5
 from helpers.hostile.mutations import warped, written
 
-Said = list[str]
+Messages = list[str]
 
 
 class Kind(NamedTuple):
     """A kind of file."""
 
     make: Callable[[Path], list[Path]]
-    """Writes good files into a folder, with what has to lie beside them; answers which of them may be spoiled."""
-    read: Callable[[Path], Said]
+    """Write good files and all that must be beside them into a folder; returns the files that may be corrupted."""
+    read: Callable[[Path], Messages]
     warp: Callable[[bytes, random.Random], bytes] | None = None
-    """Bends what the file says, where bytes alone would not get past its form or its checksum."""
+    """Change the content and keep format and checksum valid, which random changes of bytes rarely do."""
     heavy: bool = False
     """Whether its reader needs jax."""
 
@@ -40,19 +40,19 @@ def as_json(raw: bytes, dice: random.Random) -> bytes:
 
 def as_lines(raw: bytes, dice: random.Random) -> bytes:
     lines = raw.splitlines()
-    place = dice.randrange(len(lines))
-    lines[place] = as_json(lines[place], dice)
+    number = dice.randrange(len(lines))
+    lines[number] = as_json(lines[number], dice)
     return b"\n".join(lines) + b"\n"
 
 
 def as_header(raw: bytes, dice: random.Random) -> bytes:
-    """A safetensors file whose header, or the JSON inside its metadata, says something else."""
+    """A safetensors file with a changed header, or changed JSON inside its metadata."""
     size = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8 : 8 + size])
-    told = header["__metadata__"]
-    inside = [name for name, text in told.items() if text.startswith("{")]
+    metadata = header["__metadata__"]
+    inside = [name for name, text in metadata.items() if text.startswith("{")]
     if inside and dice.random() < 0.7:
-        told[inside[0]] = as_json(told[inside[0]].encode(), dice).decode()
+        metadata[inside[0]] = as_json(metadata[inside[0]].encode(), dice).decode()
         text = json.dumps(header).encode()
     else:
         text = written(warped(header, dice), dice)
@@ -62,13 +62,14 @@ def as_header(raw: bytes, dice: random.Random) -> bytes:
 # ------------------------------------------------------------------------------------------------------------- datasets
 
 
-def use(path: Path | str, **options: Any) -> Said:
+def use(path: Path | str, **options: Any) -> Messages:
     """Open a dataset and look at everything in it, as `data import`, `inspect` and `train` do."""
     from winnow.data.imbalance import imbalance, recommend, verdict
     from winnow.data.sources import open_dataset
 
     data = open_dataset(path, **options)
-    rows, table = data.rows(), data.episodes
+    rows = data.rows()
+    table = data.episodes
     assert len(data) >= 1
     assert all(len(column) == len(data) for column in rows)
     assert all(np.isfinite(column).all() for column in (rows.obs, rows.action, rows.reward, rows.next_obs))
@@ -77,8 +78,15 @@ def use(path: Path | str, **options: Any) -> Said:
     assert (data.source < len(data.meta.sources)).all()
     assert (table.length >= 1).all()
     measured = imbalance(data)
-    said = [verdict(measured), *recommend(measured), repr(data), data.fingerprint, *data.meta.sources, *data.meta.notes]
-    "\n".join([data.meta.name, data.meta.environment or "", *said]).encode()  # can be printed and written
+    texts = [
+        verdict(measured),
+        *recommend(measured),
+        repr(data),
+        data.fingerprint,
+        *data.meta.sources,
+        *data.meta.notes,
+    ]
+    "\n".join([data.meta.name, data.meta.environment or "", *texts]).encode()  # can be printed and written
     data.meta.to_json()
     return []
 
@@ -96,11 +104,11 @@ def hdf5(folder: Path) -> list[Path]:
 
 
 def replay(folder: Path) -> list[Path]:
-    """D4RL's replay files, which are mended before they are checked."""
+    """D4RL's replay files, which are repaired before they are checked."""
     return [write_hdf5(folder / "plain.hdf5", columns())]
 
 
-def use_replay(path: Path) -> Said:
+def use_replay(path: Path) -> Messages:
     from winnow.data import d4rl
 
     d4rl.open_named("hopper-medium-replay-v2", path)
@@ -129,15 +137,15 @@ def parquet(folder: Path) -> list[Path]:
     return [folder / f"{name}.parquet" for name in ("plain", "packed", "exported")]
 
 
-def use_shards(path: Path) -> Said:
-    """As a pass over more files than fit in memory does: a file that can't be opened gets a line."""
+def use_shards(path: Path) -> Messages:
+    """As `winnow weights` reads many files: a file that can't be opened gets a message."""
     from winnow.data.shards import blocks, shards
 
-    good, said = shards(str(path.parent))
+    good, lines = shards(str(path.parent))
     for shard in good:
         if shard.path.name == path.name:
-            assert all(one.length >= 0 for one in blocks(shard, "episodes", 4))
-    return said
+            assert all(block.length >= 0 for block in blocks(shard, "episodes", 4))
+    return lines
 
 
 def csv(folder: Path) -> list[Path]:
@@ -156,14 +164,14 @@ def stored(folder: Path) -> list[Path]:
 
 
 def split(folder: Path) -> list[Path]:
-    """A part to train on, which leads to the part that was held out."""
+    """The training part of a split, which refers to its held-out part."""
     from winnow.data import holdout
 
     holdout.write(*holdout.split(source(0.3)), folder / "train.safetensors", folder / "held-out.safetensors")
     return [folder / "train.safetensors"]
 
 
-def use_split(path: Path) -> Said:
+def use_split(path: Path) -> Messages:
     from winnow.data import holdout
     from winnow.data.sources import open_dataset
 
@@ -172,18 +180,18 @@ def use_split(path: Path) -> Said:
 
 
 def minari(folder: Path, data_format: str = "hdf5") -> Path:
-    """A Minari dataset as Minari itself writes it; the folder that holds its files."""
+    """A Minari dataset written by Minari itself; returns the folder of its files."""
     import warnings
 
     from gymnasium.spaces import Box
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
 
-    place = folder / "data"
+    data_folder = folder / "data"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         storage = MinariStorage.new(
-            place,
+            data_folder,
             observation_space=Box(-np.inf, np.inf, (3,), np.float64),
             action_space=Box(-1, 1, (2,), np.float32),
             data_format=data_format,
@@ -202,7 +210,7 @@ def minari(folder: Path, data_format: str = "hdf5") -> Path:
             )
             for length in (3, 1, 4)
         )
-    return place
+    return data_folder
 
 
 def minari_hdf5(folder: Path) -> list[Path]:
@@ -217,19 +225,19 @@ def minari_metadata(folder: Path) -> list[Path]:
     return [minari(folder) / "metadata.json"]
 
 
-def use_folder(path: Path) -> Said:
+def use_folder(path: Path) -> Messages:
     folder = next(parent for parent in path.parents if parent.name == "data")
     use(folder)
     return use_weights(folder) if path.suffix != ".arrow" else []
 
 
 def as_metadata(raw: bytes, dice: random.Random) -> bytes:
-    """What Minari says of a dataset, or of its spaces."""
-    told = json.loads(raw)
+    """Changed metadata of Minari, or a changed description of its spaces."""
+    metadata = json.loads(raw)
     if dice.random() < 0.6:
         name = dice.choice(("observation_space", "action_space"))
-        told[name] = as_json(told[name].encode(), dice).decode()
-        return json.dumps(told).encode()
+        metadata[name] = as_json(metadata[name].encode(), dice).decode()
+        return json.dumps(metadata).encode()
     return as_json(raw, dice)
 
 
@@ -243,7 +251,7 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / "weight.npy", folder / "weight.parquet"]
 
 
-def use_weights(path: Path) -> Said:
+def use_weights(path: Path) -> Messages:
     from winnow.weighters.fixed import read_weights
 
     weight = read_weights(str(path))
@@ -256,7 +264,7 @@ def use_weights(path: Path) -> Said:
 
 
 def runs(folder: Path) -> list[Path]:
-    """Finished runs as training writes them, without the training; and a folder's other files."""
+    """Finished runs as training writes them, untrained, and the other files of their folder."""
     import jax
     from helpers.problems import quick_compiles, tiny
 
@@ -271,8 +279,10 @@ def runs(folder: Path) -> list[Path]:
     from winnow.weighters import Density
 
     store.save(dataset(name="toy", environment="Pendulum-v1"), folder / "toy.dataset")
-    data, algorithm = open_dataset(folder / "toy.dataset"), tiny(BC)
-    files, told = [], []
+    data = open_dataset(folder / "toy.dataset")
+    algorithm = tiny(BC)
+    files = []
+    records = []
     for name, weighter in (("uniform", method("uniform")[1]), ("dw", tiny(Density))):
         run = Run(data, algorithm, method("uniform")[0], weighter, 0, f"toy.bc.{name}.seed0")
         with quick_compiles():
@@ -280,30 +290,30 @@ def runs(folder: Path) -> list[Path]:
         policy = Policy(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
         files.append(folder / f"{run.name}.safetensors")
         Trained(run, 10, None, policy, weights).save(files[-1])
-        told.append(run_record(run))
+        records.append(run_record(run))
     lines = [
         {"run": run["name"], "step": step, "round": step // 5, "environment": "Pendulum-v1", "returns": [-1.5, 2.0]}
         | {"lengths": [3, 4], "score": None}
-        for run in told
+        for run in records
         for step in (5, 10)
     ]
     (folder / "returns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "config.json").write_text(json.dumps({"format": FORMAT, "steps": 10, "runs": told}))
+    (folder / "config.json").write_text(json.dumps({"format": FORMAT, "steps": 10, "runs": records}))
     return files
 
 
-def use_run(path: Path) -> Said:
+def use_run(path: Path) -> Messages:
     """As `evaluate`, `weights`, `export` and `ope` do."""
     from winnow.evaluation import candidates
     from winnow.ope import estimate
     from winnow.policy import Policy
 
-    found = candidates.candidates(path)
-    assert len(found) == 1
+    candidate_list = candidates.candidates(path)
+    assert len(candidate_list) == 1
     policy = Policy.load(path)
     assert policy(np.zeros((2, 3))).shape == (2, 2)
-    for one in estimate.load([path])[0]:
-        one.weights()
+    for trained in estimate.load([path])[0]:
+        trained.weights()
     return []
 
 
@@ -312,13 +322,13 @@ def configs(folder: Path) -> list[Path]:
     return [folder / "config.json"]
 
 
-def use_config(path: Path) -> Said:
+def use_config(path: Path) -> Messages:
     from winnow.evaluation import candidates
     from winnow.system.files import claim
 
     claim(path, {}, True, "runs")
-    for one in candidates.candidates(path.parent):
-        assert one
+    for candidate in candidates.candidates(path.parent):
+        assert candidate
     return []
 
 
@@ -327,7 +337,7 @@ def returns(folder: Path) -> list[Path]:
     return [folder / "returns.jsonl"]
 
 
-def use_returns(path: Path) -> Said:
+def use_returns(path: Path) -> Messages:
     from winnow.evaluation.records import read_rounds, score_of
     from winnow.system.metrics import keep_lines
 
@@ -342,7 +352,7 @@ def metrics(folder: Path) -> list[Path]:
     return [folder / "metrics.jsonl"]
 
 
-def use_metrics(path: Path) -> Said:
+def use_metrics(path: Path) -> Messages:
     """As a resumed training and a finished run of a grid do."""
     from winnow.bench.results import thinned
     from winnow.system.metrics import keep_lines, read_metrics
@@ -364,14 +374,14 @@ def _tree() -> dict[str, Any]:
     return {"a": np.ones((2, 3), np.float32), "b": [np.arange(4, dtype=np.int32), np.zeros((), np.uint32)]}
 
 
-def use_checkpoint(path: Path) -> Said:
+def use_checkpoint(path: Path) -> Messages:
     from winnow.system import checkpoint
 
-    said = checkpoint.read_record(path)
-    assert isinstance(said, dict)
-    held = checkpoint.load(path, _tree())
-    assert held["a"].dtype.kind == "f"
-    assert held["b"][0].shape == (4,)
+    record = checkpoint.read_record(path)
+    assert isinstance(record, dict)
+    tree = checkpoint.load(path, _tree())
+    assert tree["a"].dtype.kind == "f"
+    assert tree["b"][0].shape == (4,)
     return []
 
 
@@ -385,21 +395,22 @@ def snapshots(folder: Path) -> list[Path]:
     from winnow.policy import stacked
     from winnow.types import Spec
 
-    algorithm, spec = tiny(BC), Spec(3, 2, 8)
+    algorithm = tiny(BC)
+    spec = Spec(3, 2, 8)
     state = stacked.pruned(algorithm, spec, algorithm.init(jax.random.key(0), spec))
-    one = stacked.Actors(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
-    both = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, np.float32)] * 2), one)
-    told = {"seed": 0, "environment": "Pendulum-v1", "algorithm": record(algorithm), "plays": True}
+    actors = stacked.Actors(algorithm, state, np.zeros(3), np.ones(3), np.zeros(2), np.ones(2))
+    both = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf, np.float32)] * 2), actors)
+    described = {"seed": 0, "environment": "Pendulum-v1", "algorithm": record(algorithm), "plays": True}
     path = folder / "policies" / "pack-0-000000010.safetensors"
-    Snapshot(10, 1, 0, spec, [{"name": name} | told for name in "ab"], both).save(path)
+    Snapshot(10, 1, 0, spec, [{"name": name} | described for name in "ab"], both).save(path)
     return [path]
 
 
-def use_snapshot(path: Path) -> Said:
+def use_snapshot(path: Path) -> Messages:
     from winnow.evaluation import candidates
 
-    found = list(candidates.Snapshot.load(path).candidates())
-    assert all(one.actors.shift.shape == (1, 3) for one in found)
+    loaded = list(candidates.Snapshot.load(path).candidates())
+    assert all(candidate.actors.shift.shape == (1, 3) for candidate in loaded)
     return []
 
 
@@ -418,7 +429,7 @@ def recipes(folder: Path) -> list[Path]:
     return [folder / "mixed.recipe.json"]
 
 
-def use_recipe(path: Path) -> Said:
+def use_recipe(path: Path) -> Messages:
     """As `data mix --recipe` does."""
     from winnow.commands import data
 
@@ -444,44 +455,45 @@ def packed_files(folder: Path) -> list[Path]:
     return [packed_of(folder / "grid")]
 
 
-def use_result(path: Path) -> Said:
+def use_result(path: Path) -> Messages:
     return use_grid(path.parent.parent)
 
 
-def use_grid(folder: Path) -> Said:
+def use_grid(folder: Path) -> Messages:
     """As `report` does, with every table it writes; the figures of a page take too long for thousands of files."""
     from winnow.report import provenance, published, statistics, studies, tables
     from winnow.report.runs import read
 
-    said: Said = []
-    found = read(folder, said.append)
-    told = [studies.study_report(one, found, 20) for one in studies.complete_studies(found)]
-    lines, rows = statistics.lines(found, 20), statistics.rows(found, 20)
+    messages: Messages = []
+    grid = read(folder, messages.append)
+    study_reports = [studies.study_report(study, grid, 20) for study in studies.complete_studies(grid)]
+    lines = statistics.lines(grid, 20)
+    rows = statistics.rows(grid, 20)
     texts = [
-        tables.scores(found, published.score),
-        tables.markdown(found, lines, rows, told),
-        tables.latex(found, lines, rows, told),
+        tables.scores(grid, published.score),
+        tables.markdown(grid, lines, rows, study_reports),
+        tables.latex(grid, lines, rows, study_reports),
     ]
-    provenance.commands(found, folder, [one.study for one in told])
+    provenance.commands(grid, folder, [study.study for study in study_reports])
     for of in (provenance.versions, provenance.settings, provenance.odd_data, provenance.typed):
-        texts.append(str(of(found)))
+        texts.append(str(of(grid)))
     "".join(texts).encode()
-    return said
+    return messages
 
 
 def as_result(raw: bytes, dice: random.Random) -> bytes:
-    """A result that says something else and is whole all the same: its id and its sum are those of what it says."""
+    """A result with changed content, and an id and a checksum that match this content."""
     from winnow.bench.plan import canonical, digest
 
-    said = json.loads(raw)
-    said.pop("sha256")
-    said = warped(said, dice)
+    record = json.loads(raw)
+    record.pop("sha256")
+    record = warped(record, dice)
     try:
-        said["id"] = digest(said["config"])
-        text = canonical(said)
+        record["id"] = digest(record["config"])
+        text = canonical(record)
     except (TypeError, KeyError, ValueError):
-        return written(said, dice)
-    return canonical(said | {"sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
+        return written(record, dice)
+    return canonical(record | {"sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
 
 
 def as_packed(raw: bytes, dice: random.Random) -> bytes:
@@ -503,8 +515,8 @@ def locks(folder: Path) -> list[Path]:
     return [folder / "lock"]
 
 
-def use_lock(path: Path) -> Said:
-    """Taken as it is; and looked at by a process that finds it held, or has no such locks on its file system."""
+def use_lock(path: Path) -> Messages:
+    """As a process that takes the lock, and as one that describes its owner."""
     from winnow.system import locks
 
     with path.open("rb") as file:
@@ -528,7 +540,7 @@ def begun(folder: Path) -> list[Path]:
     return [path]
 
 
-def use_begun(path: Path) -> Said:
+def use_begun(path: Path) -> Messages:
     from helpers.made_results import planned
 
     from winnow.bench.remaining import tidy, todo

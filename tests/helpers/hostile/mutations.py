@@ -1,4 +1,4 @@
-"""Spoiling good files, the same way every time for the same seed: bytes, and the trees that JSON makes of them."""
+"""Corrupting good files, reproducibly for a seed: their bytes, or the tree of their JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TEXTS = (
     b"NaN", b"1e999", b"-1", b"null", b"true", b'""', b"{}", b"[]", b'"\\ud800"', b"\xff\xfe", b"\x00", b"9" * 5000,
 )  # fmt: skip
 NESTED = 100_000
-"""Deeper than a parser that calls itself may go."""
+"""Brackets; a recursive parser can't go that deep."""
 
 
 def spoiled(good: bytes, dice: random.Random) -> bytes:
-    """One to four things that happen to bytes: flips, lengths that lie, cuts, copies, runs of zeros, foreign words."""
+    """Bytes with one to four corruptions: flips, wrong lengths, cuts, copies, runs of zeros, inserted text."""
     data = bytearray(good)
     for _ in range(dice.choice((1, 1, 2, 4))):
         if not data:
@@ -37,12 +37,13 @@ def _set(data: bytearray, dice: random.Random) -> None:
 
 
 def _length(data: bytearray, dice: random.Random) -> None:
-    """A whole number of 1 to 8 bytes becomes another one: an extreme, the file's own length, or one more or less."""
+    """Replace an integer of 1 to 8 bytes by an extreme one, the file's length, or one near or twice the old one."""
     width = dice.choice((1, 2, 4, 8))
-    place, order = dice.randrange(len(data)), dice.choice(("little", "little", "big"))
-    old = int.from_bytes(data[place : place + width], order)
+    at = dice.randrange(len(data))
+    order = dice.choice(("little", "little", "big"))
+    old = int.from_bytes(data[at : at + width], order)
     new = dice.choice((*NUMBERS, len(data), old + 1, old - 1, 2 * old))
-    data[place : place + width] = (new % (1 << 8 * width)).to_bytes(width, order)
+    data[at : at + width] = (new % (1 << 8 * width)).to_bytes(width, order)
 
 
 def _cut(data: bytearray, dice: random.Random) -> None:
@@ -50,31 +51,34 @@ def _cut(data: bytearray, dice: random.Random) -> None:
 
 
 def _remove(data: bytearray, dice: random.Random) -> None:
-    place = dice.randrange(len(data))
-    del data[place : place + dice.choice((1, 2, 8, 64, 512))]
+    at = dice.randrange(len(data))
+    del data[at : at + dice.choice((1, 2, 8, 64, 512))]
 
 
 def _copy(data: bytearray, dice: random.Random) -> None:
-    """A stretch of the file once more somewhere else, in place of what was there or pushing it on."""
-    size, source, target = dice.choice((4, 16, 128, 1024)), dice.randrange(len(data)), dice.randrange(len(data))
+    """Copy a part of the file to another offset, either over the bytes there or before them."""
+    size = dice.choice((4, 16, 128, 1024))
+    source = dice.randrange(len(data))
+    target = dice.randrange(len(data))
     stretch = data[source : source + size]
     data[target : target + (len(stretch) if dice.random() < 0.5 else 0)] = stretch
 
 
 def _run(data: bytearray, dice: random.Random) -> None:
-    place, size = dice.randrange(len(data)), dice.choice((4, 16, 64, 512))
-    data[place : place + size] = bytes([dice.choice((0, 0, 0xFF))]) * len(data[place : place + size])
+    at = dice.randrange(len(data))
+    size = dice.choice((4, 16, 64, 512))
+    data[at : at + size] = bytes([dice.choice((0, 0, 0xFF))]) * len(data[at : at + size])
 
 
 def _word(data: bytearray, dice: random.Random) -> None:
-    place = dice.randrange(len(data) + 1)
-    data[place:place] = dice.choice(TEXTS)
+    at = dice.randrange(len(data) + 1)
+    data[at:at] = dice.choice(TEXTS)
 
 
 def _digits(data: bytearray, dice: random.Random) -> None:
-    """A number that is written in digits becomes an extreme one."""
-    if found := list(re.finditer(rb"\d+", data)):
-        begin, end = dice.choice(found).span()
+    """Replace a number written in digits by an extreme one."""
+    if numbers := list(re.finditer(rb"\d+", data)):
+        begin, end = dice.choice(numbers).span()
         data[begin:end] = str(dice.choice((*NUMBERS, 10**30))).encode()
 
 
@@ -88,11 +92,11 @@ JUNK: tuple[Any, ...] = (
     "\x1b[2J", "<script>alert(1)</script>", "$\\frac{", "{{ 7 * 7 }}", "[red]x[/]", "NaN", "1",
     [], {}, [[]], [None], [1, "a"], {"name": "a"}, {"a": {"b": []}}, [0] * 1_000, ["a", "a"],
 )  # fmt: skip
-"""What nobody expects in a place."""
+"""Values that no field expects."""
 
 
 def warped(tree: Any, dice: random.Random, junk: tuple[Any, ...] = JUNK) -> Any:
-    """A JSON tree with one or two of its places changed: replaced, removed, doubled, renamed or buried."""
+    """A JSON tree with one or two values replaced, removed, doubled, renamed or nested."""
     tree = copy.deepcopy(tree)
     for _ in range(dice.choice((1, 1, 2))):
         places = list(_places(tree))
@@ -122,7 +126,7 @@ def _places(tree: Any) -> Any:
 
 
 def written(tree: Any, dice: random.Random) -> bytes:
-    """A tree as JSON text; now and then one that is nested deeper than any parser likes."""
+    """A tree as JSON text; in 2 % of the calls nested too deep for a parser."""
     text = json.dumps(tree).encode()
     if dice.random() < 0.02:
         deep = b"[" * NESTED + b"]" * NESTED if dice.random() < 0.5 else b'{"a":' * NESTED + b"1" + b"}" * NESTED

@@ -1,8 +1,8 @@
-"""Spoiled files given to winnow's readers, in a child process with little memory and little time for each of them.
+"""Gives corrupted files to winnow's readers, in a child process with limited memory and limited time per file.
 
-A good answer is what the file holds, or a `BadInput` that names the file. Anything else is a defect: another exception,
-a process that dies, a reader that takes more than SECONDS or more than MEMORY, a file that was left half-written.
-An input is known by its kind, its seed and its number, and made again from these alone.
+A reader may read the file or raise a `BadInput` that names it. Anything else is a defect: another exception, a crash,
+more than SECONDS of time or MEMORY bytes, or a half-written file that is left behind. Kind, seed and number identify an
+input and are enough to make it again.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from typing import Any
 
 TESTS = Path(__file__).parents[2]
 SECONDS = 60.0
-"""For one input. The slowest good file takes a tenth of a second; a busy machine is no defect."""
+"""Limit for one input. The slowest good file takes 0.1 s; the rest allows for a busy machine."""
 MEMORY = 3 << 30
-"""Bytes that a child may ask the system for, with jax and all other libraries."""
+"""Bytes that a child process may allocate, jax and all other libraries included."""
 GROWTH = 1 << 30
-"""Bytes that all inputs of a child together may add to what it holds."""
+"""Bytes that all inputs of a child together may add to its memory."""
 
 
 @dataclass
 class Tally:
-    """What became of the inputs of one kind."""
+    """Counts of the inputs of one kind, and their defects."""
 
     kind: str
     tried: int = 0
@@ -54,51 +54,52 @@ class Tally:
 
 
 def spoil(kind: str, seed: int, number: int, goods: list[tuple[Path, bytes]]) -> tuple[Path, bytes]:
-    """The input with this number: which of the good files it takes the place of, and its bytes."""
+    """The input with this number: the good file that it replaces, and its bytes."""
     from helpers.hostile.corpus import KINDS
     from helpers.hostile.mutations import spoiled
 
     dice = random.Random(f"{kind} {seed} {number}")
-    place, good = dice.choice(goods)
+    path, good = dice.choice(goods)
     warp = KINDS[kind].warp
-    return place, warp(good, dice) if warp and dice.random() < 0.7 else spoiled(good, dice)
+    return path, warp(good, dice) if warp and dice.random() < 0.7 else spoiled(good, dice)
 
 
-def answer(kind: str, place: Path, raw: bytes) -> str | None:
-    """Give the input to its reader: None if it was read, why it was refused, or an exception for a defect."""
+def answer(kind: str, path: Path, raw: bytes) -> str | None:
+    """Give the input to its reader. Returns None if it was read or the refusal; raises an exception for a defect."""
     from helpers.hostile.corpus import KINDS, renamed
 
     from winnow.errors import BadInput
 
-    place.write_bytes(raw)
-    place = renamed(place) if kind == "result" else place
+    path.write_bytes(raw)
+    path = renamed(path) if kind == "result" else path
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            said = "\n".join(KINDS[kind].read(place))
-        refusal = said if place.name in said else None
+            output = "\n".join(KINDS[kind].read(path))
+        refusal = output if path.name in output else None
     except BadInput as error:
         refusal = str(error)
-        names = (place.name, str(place.parent), str(place.parent.parent))  # Minari's datasets are folders
+        names = (path.name, str(path.parent), str(path.parent.parent))  # Minari's datasets are folders
         assert any(name in refusal for name in names), f"the refusal does not name the file: {refusal}"
     finally:
-        left = [path.name for path in place.parent.rglob("*") if ".winnow-tmp" in path.name]
+        left = [path.name for path in path.parent.rglob("*") if ".winnow-tmp" in path.name]
         assert not left, f"was left half-written: {left}"
     return refusal
 
 
 def child(job: dict[str, Any]) -> None:
-    """Try inputs one after another, and print what became of each as it happens."""
+    """Try inputs one after another and print the outcome of each at once."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    for place, (kind, first) in enumerate(job["left"]):
-        _say(kind=kind)
-        _inputs(kind, first, job, Path(job["folder"]) / str(place))
-    _say(done=True)
+    for number, (kind, first) in enumerate(job["left"]):
+        _print_line(kind=kind)
+        _inputs(kind, first, job, Path(job["folder"]) / str(number))
+    _print_line(done=True)
 
 
 def _inputs(kind: str, first: int, job: dict[str, Any], folder: Path) -> None:
     from helpers.hostile.corpus import KINDS
 
-    good, work = folder / "good", folder / "work"
+    good = folder / "good"
+    work = folder / "work"
     for each in (good, work):
         each.mkdir(parents=True)
     goods = [(path.relative_to(good), path.read_bytes()) for path in KINDS[kind].make(good)]
@@ -106,24 +107,26 @@ def _inputs(kind: str, first: int, job: dict[str, Any], folder: Path) -> None:
         raise SystemExit(f"{kind}: a good file is refused")
     shutil.rmtree(work)
     shutil.copytree(good, work)
-    before, whole = _peak(), _files(good)
+    before = _peak()
+    whole = _files(good)
     for number in range(first, job["count"]):
         if time.monotonic() > job["until"]:
             break
-        place, raw = spoil(kind, job["seed"], number, goods)
+        path, raw = spoil(kind, job["seed"], number, goods)
         _restore(work, good, whole)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
-            refused = answer(kind, work / place, raw)
+            refused = answer(kind, work / path, raw)
             line: dict[str, Any] = {"refused": refused is not None}
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)
-            inside = [f"{Path(one.filename).name}:{one.lineno}" for one in where if "winnow" in one.filename]
+            inside = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in where if "winnow" in frame.filename]
             line = {"defect": f"{type(error).__name__}: {error}"[:300], "where": inside[-3:]}
         faulthandler.cancel_dump_traceback_later()
         if _peak() - before > GROWTH:
-            line, before = {"defect": f"took {_peak() - before:,} bytes", "where": []}, _peak()
-        _say(number=number, **line)
+            line = {"defect": f"took {_peak() - before:,} bytes", "where": []}
+            before = _peak()
+        _print_line(number=number, **line)
 
 
 def _files(folder: Path) -> set[str]:
@@ -131,7 +134,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def _restore(work: Path, good: Path, whole: set[str]) -> None:
-    """Make the folder what it was before the last input. Where no file came or went, only that input's is another."""
+    """Restore the folder to its state before the last input: all of it if files came or went, else changed files."""
     if _files(work) != whole:
         shutil.rmtree(work)
         shutil.copytree(good, work)
@@ -140,8 +143,8 @@ def _restore(work: Path, good: Path, whole: set[str]) -> None:
             shutil.copy2(good / name, work / name)
 
 
-def _say(**words: Any) -> None:
-    print(json.dumps(words), flush=True)
+def _print_line(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 def _peak() -> int:
@@ -149,7 +152,7 @@ def _peak() -> int:
 
 
 def tried(kinds: Sequence[str], seed: int, count: int, seconds: float = 600.0) -> list[Tally]:
-    """So many inputs of each kind, or as many as there is time for. A child that dies is replaced by another."""
+    """Try `count` inputs of each kind, or fewer if time runs out. A child that dies is replaced."""
     until = time.monotonic() + seconds  # the same clock for all processes of a machine
     tallies = {kind: Tally(kind) for kind in kinds}
     left = [(kind, 0) for kind in kinds]
@@ -160,7 +163,7 @@ def tried(kinds: Sequence[str], seed: int, count: int, seconds: float = 600.0) -
 
 
 def _one_child(tallies: dict[str, Tally], left: list[tuple[str, int]], job: dict[str, Any]) -> list[tuple[str, int]]:
-    """Run a child until it is done or dead. What is left for the next: kinds, and their first input."""
+    """Run a child until it ends. Returns what is left for the next one: (kind, first input)."""
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, str(Path(__file__)), json.dumps(job | {"left": left})],
@@ -169,10 +172,13 @@ def _one_child(tallies: dict[str, Tally], left: list[tuple[str, int]], job: dict
         text=True,
         check=False,
     )
-    tally, number, lines = None, 0, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    tally = None
+    number = 0
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     for line in lines:
         if "kind" in line:
-            tally, number = tallies[line["kind"]], dict(left)[line["kind"]]
+            tally = tallies[line["kind"]]
+            number = dict(left)[line["kind"]]
         elif tally and "number" in line:
             number = line["number"] + 1
             tally.tried += 1
@@ -182,7 +188,8 @@ def _one_child(tallies: dict[str, Tally], left: list[tuple[str, int]], job: dict
                 tally.defects.append({"seed": job["seed"], **line})
     if lines and "done" in lines[-1]:
         return []
-    late, fallen = "Timeout" in done.stderr, done.returncode < 0
+    late = "Timeout" in done.stderr
+    fallen = done.returncode < 0
     if not tally or not (late or fallen):
         raise RuntimeError(f"the child did not start: {done.stderr}")
     why = "took too long" if late else f"died of signal {-done.returncode}"
@@ -194,7 +201,7 @@ def _one_child(tallies: dict[str, Tally], left: list[tuple[str, int]], job: dict
 
 def distinct(tally: Tally) -> Counter[str]:
     """Defects by what was raised and where."""
-    return Counter(f"{one['defect'][:90]} at {one['where'][-1:]}" for one in tally.defects)
+    return Counter(f"{defect['defect'][:90]} at {defect['where'][-1:]}" for defect in tally.defects)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Commands to injure: what each is given, where it writes, and what must be there in the end, whatever happened.
+"""Commands for fault tests: their arguments, where they write, and what they must leave whatever happened.
 
-A scene is a real command with tiny data. Its files are whole or not there at all; its lines grow while it works.
+A case is a real command with tiny data. Its files are complete or absent; its lines grow while it runs.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def nothing(out: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A command that writes to the folder in which it is given."""
+class Case:
+    """A command that writes to its working directory."""
 
     name: str
-    words: str
+    arguments: str
     files: Callable[[Path], Mapping[str, Any]]
-    """What there is in its folder: each of it is whole and final as soon as it is there."""
+    """Its files: each is complete and final as soon as it exists."""
     lines: Callable[[Path], Mapping[str, Any]] = nothing
-    """What grows until the end."""
-    surroundings: Mapping[str, str] = field(default_factory=dict)
+    """Its lines, which grow until the end."""
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "winnow.cli", *self.words.split()]
+        return [sys.executable, "-m", "winnow.cli", *self.arguments.split()]
 
     def begin(self, out: Path, **more: str) -> subprocess.Popen[str]:
-        """The command, in a session of its own."""
+        """Start the command in its own session."""
         out.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             self.command,
@@ -62,25 +62,26 @@ class Scene:
         )
 
     def environment(self, out: Path) -> dict[str, str]:
-        given = {name: value.format(out=out) for name, value in self.surroundings.items()}
+        given = {name: value.format(out=out) for name, value in self.variables.items()}
         return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | given
 
     def run(self, out: Path, **more: str) -> None:
-        """The command from beginning to end, which must be good."""
+        """Run the command to its end; it must succeed."""
         child = self.begin(out, **more)
-        said = child.communicate(timeout=300)[1]
-        assert child.returncode == 0, said
+        errors = child.communicate(timeout=300)[1]
+        assert child.returncode == 0, errors
 
     def left(self, out: Path) -> dict[str, Any]:
-        """Everything that must be the same in the end; and nothing half-written beside it."""
+        """Everything that must be the same in the end. There must be no temporary files."""
         assert not list(out.rglob("*.winnow-tmp*"))
         return {"files": dict(self.files(out)), "lines": dict(self.lines(out))}
 
 
-def stage(base: Path) -> dict[str, Scene]:
-    """All scenes that need no cluster, and in `base` what they read."""
+def make_cases(base: Path) -> dict[str, Case]:
+    """All cases that need no cluster; the files that they read are written to `base`."""
     base.mkdir(parents=True, exist_ok=True)
-    rng, rows = np.random.default_rng(0), 100_000
+    rng = np.random.default_rng(0)
+    rows = 100_000
     recording = {
         "observations": rng.normal(size=(rows, 11)).astype(np.float32),
         "actions": rng.uniform(-1, 1, (rows, 3)).astype(np.float32),
@@ -101,22 +102,20 @@ def stage(base: Path) -> dict[str, Scene]:
     hops = f"train {base}/hops.safetensors --out runs --resume --algorithm bc --method uniform --algorithm.hidden 8"
     search = f"tune {base}/hops.safetensors --out search --resume --algorithm bc --candidates uniform pf --runs 4"
     fits = "--fqe.steps 40 --fqe.fits 2 --fqe.hidden 8 --fqe.batch-size 16"
-    scenes = [
-        Scene("data import", f"data import {base}/recording.npz --max-steps 1000 --out mine", finals, nothing, quick),
-        Scene("data make", f"data make {POOLS} --out made", finals, nothing, quick | {"WINNOW_DATA": "{out}"}),
-        Scene("train", f"{hops} --steps 600 --checkpoint-seconds 0 {trains}", finals, grown, quick),
-        Scene(
+    cases = [
+        Case("data import", f"data import {base}/recording.npz --max-steps 1000 --out mine", finals, nothing, quick),
+        Case("data make", f"data make {POOLS} --out made", finals, nothing, quick | {"WINNOW_DATA": "{out}"}),
+        Case("train", f"{hops} --steps 600 --checkpoint-seconds 0 {trains}", finals, grown, quick),
+        Case(
             "evaluate",
             f"evaluate {base}/train/runs --episodes 40 --processes 1 --out returns.json",
             finals,
             nothing,
             quick,
         ),
-        Scene(
-            "tune", f"{search} --steps {CHUNK} --batch-size 16 --hidden 8 {fits}", without_values, with_values, quick
-        ),
-        Scene("bench run", f"{grid} {trains}", results, nothing, quick),
-        Scene(
+        Case("tune", f"{search} --steps {CHUNK} --batch-size 16 --hidden 8 {fits}", without_values, with_values, quick),
+        Case("bench run", f"{grid} {trains}", results, nothing, quick),
+        Case(
             "report",
             f"report {base}/scored --html page.html --csv runs.csv --markdown table.md",
             finals,
@@ -124,11 +123,11 @@ def stage(base: Path) -> dict[str, Scene]:
             quick,
         ),
     ]
-    return {scene.name: scene for scene in scenes}
+    return {case.name: case for case in cases}
 
 
 def finals(out: Path) -> dict[str, bytes]:
-    """Files under a folder that have their final names, without checkpoints, what waits to be played, and locks."""
+    """Files with final names under a folder: no checkpoints, no policies that wait to be played, no locks."""
     kept = [path for path in out.rglob("*") if path.is_file() and not path.name.startswith(".")]
     passing = (".jsonl", ".lock")
     return {
@@ -143,16 +142,16 @@ def finals(out: Path) -> dict[str, bytes]:
 
 def grown(out: Path) -> dict[str, Any]:
     """The lines of metrics and returns; those of several packs come in any order."""
-    found = [path for path in out.rglob("*.jsonl") if path.name in ("metrics.jsonl", "returns.jsonl")]
-    return {str(path.relative_to(out)): sorted(map(json.dumps, read_metrics(path))) for path in found}
+    files = [path for path in out.rglob("*.jsonl") if path.name in ("metrics.jsonl", "returns.jsonl")]
+    return {str(path.relative_to(out)): sorted(map(json.dumps, read_metrics(path))) for path in files}
 
 
 VALUES = "search/values.safetensors"
-"""What candidates are worth: written again with every round of a search."""
+"""Values of the candidates, rewritten in every round of a search."""
 
 
 def without_values(out: Path) -> dict[str, bytes]:
-    return {name: held for name, held in finals(out).items() if name != VALUES}
+    return {name: data for name, data in finals(out).items() if name != VALUES}
 
 
 def with_values(out: Path) -> dict[str, Any]:
@@ -160,12 +159,12 @@ def with_values(out: Path) -> dict[str, Any]:
 
 
 def results(out: Path) -> dict[str, Any]:
-    """The results of a grid, but for the times they took."""
+    """The results of a grid, without the times they took."""
     return outcomes(out)
 
 
 def behind(out: Path) -> int:
-    """Updates that were reported and are not in a checkpoint: what a killed training has to do again."""
+    """Updates that were reported but are in no checkpoint: a killed training has to do them again."""
     most = 0
     for metrics in out.rglob("metrics.jsonl"):
         folder = metrics.parent

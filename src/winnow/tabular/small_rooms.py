@@ -1,9 +1,8 @@
-"""A grid of four small rooms where the exact answer is known, for tests and for experiments/tabular.
+"""Four small rooms, a grid whose exact weights are known, and winnow's own weighters trained on its data.
 
-Start in one corner, goal in the other, four moves. Every step costs 0.02 and the goal pays 1, so the scaled reward is
-1 at the goal and 0 elsewhere, and returns tell quick episodes from slow ones. Reaching the goal is a terminal, and the
-next episode begins at the start: the average scaled reward of a policy is 1 over its mean number of steps. The
-machinery is `winnow.tabular`; here are the rooms, and winnow's own weighters learning tables on them.
+The start is in one corner, the goal in the opposite one, and there are four moves. A step costs 0.02 and the goal pays
+1, so the scaled reward is 1 at the goal and 0 elsewhere, and fast episodes have higher returns. The goal is terminal
+and the next episode begins at the start: a policy's average scaled reward is 1 / (its mean number of steps).
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ ROOMS = ("S..#...",
 
 
 def small_rooms(slip: float = 0.0) -> Grid:
-    """39 states, 12 steps from start to goal; the goal is no state."""
+    """39 states (the goal is not one of them), at least 12 steps from the start to the goal."""
     return Grid(slip, ROOMS, pays="entering")
 
 
 def collect(grid: Grid, seed: int = 0) -> Data:
-    """400 episodes of a policy that moves at random three times out of four, none of the shortest length."""
+    """400 episodes of a policy whose moves are random with probability 0.75; the shortest episodes are left out."""
     return collect_from(grid, seed, episodes=400, random=0.75, limit=100)
 
 
 def judge(data: Data, log_weight: np.ndarray, sampler: Sampler | None = None) -> Judged:
-    """What weights [rows] do to the data."""
+    """What log weights [rows] do to the data."""
     return judging.judge(data, judging.from_rows(data, log_weight, sampler))
 
 
@@ -61,12 +60,9 @@ def edge_log_weights(data: Data, log_weight: np.ndarray) -> np.ndarray:
     return out - np.asarray(logsumexp(out, b=data.share))
 
 
-# ------------------------------------------------------------------------------------------------- running
-
-
 @plugin
 class Idle:
-    """An algorithm that learns nothing: only the weighter is looked at."""
+    """An algorithm that learns nothing, so that a pack trains its weighters alone."""
 
     standardise: bool = True
     reward_scaling: str = "none"
@@ -87,9 +83,9 @@ RATES = ("learning_rate", "temperature_rate")
 def train(
     runs: Iterable[tuple[Data, Any, int]], stages: Sequence[tuple[float, int]] = STAGES, batch_size: int = 2048
 ) -> Pack:
-    """A pack of (data, weighter, seed), trained in stages of (factor of the learning rates, steps).
+    """Train a pack of (data, weighter, seed) in stages of (factor of the learning rates, steps).
 
-    A rate that falls lets weights settle: at λ = 0.01 an error of 0.001 in ν is one of 10 % in w.
+    The rates fall from stage to stage so that weights converge: at λ = 0.01 an error of 0.001 in ν changes w by 10 %.
     """
     pack = Pack(
         [Run(data.tables, Idle(), Uniform(), weighter, seed) for data, weighter, seed in runs],
