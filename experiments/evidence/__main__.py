@@ -10,7 +10,8 @@ from experiments.evidence.tables import TABLES
 def main() -> None:
     names = sys.argv[1:] or list(TABLES)
     if wrong := [name for name in names if name not in TABLES]:
-        sys.exit(f"a table must be one of {', '.join(TABLES)}, got {wrong[0]}")
+        print(f"a table must be one of {', '.join(TABLES)}, got {wrong[0]}", file=sys.stderr)
+        sys.exit(2)
     for name in names:
         print(f"## {name}\n\n{TABLES[name]()}\n")
 

@@ -5,16 +5,19 @@ python -m experiments.evidence.picture        writes docs/images/gains.png
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from experiments.as_published.tables import METHODS
 from experiments.evidence.tables import SUITE_NAMES, lead
+from winnow.errors import run_script
 from winnow.render import figures
 
 IMAGE = Path(__file__).resolve().parents[2] / "docs" / "images" / "gains.png"
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     names = [name for name in METHODS if name != "uniform"]
     colour = figures.colours(names)
     figure, axes = figures.panels(6.4, 2.9, len(SUITE_NAMES))
@@ -38,4 +41,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -186,7 +186,8 @@ def reproduce() -> str:
     ours = f"{sum(seconds) / 60:.0f}"
     rows = [["the grid above", "`experiments/as_published/streams.sh start grid`", str(len(seconds)), ours]]
     for suite, text in (("mixed", "whole episodes"), ("diverse", "fragments"), ("small", "small sets")):
-        runs, minutes = hours[suite]["runs"], 60 * hours[suite]["hours"]
+        runs = hours[suite]["runs"]
+        minutes = 60 * hours[suite]["hours"]
         rows.append([f"the paper's {text}", f"`winnow bench run {suite} --out grid`", f"{runs:,}", f"{minutes:.0f}"])
     return markdown(["what", "command", "runs", "minutes on one H200"], rows)
 

@@ -40,7 +40,8 @@ def d3rlpy() -> str:
     rows = []
     for name in LIBRARIES:
         both = cpu[f"against d3rlpy, {name}"]
-        ours, theirs = gpu[f"winnow, {name} uniform"], gpu[f"d3rlpy, {name} uniform"]
+        ours = gpu[f"winnow, {name} uniform"]
+        theirs = gpu[f"d3rlpy, {name} uniform"]
         cells = [both["winnow"], both["d3rlpy"]]
         ratios = [f"{both['ratio']:.1f} ×", f"{ours / theirs:.0f} ×"]
         rows.append([name, *(f"{value:.0f}" for value in cells), ratios[0], f"{ours:,.0f}", f"{theirs:.0f}", ratios[1]])

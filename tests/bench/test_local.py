@@ -93,7 +93,7 @@ def test_a_dry_run_shows_the_packs_and_writes_nothing(whole, tmp_path, no_traini
     said = capsys.readouterr().out
     assert "12 runs, 0 done; 12 left in 2 packs" in said
     assert "of training by rates recorded on one NVIDIA H200" in said
-    assert main([*words(tmp_path / "new"), "--dry-run", "--measure"]) == 0
+    assert main([*command_line(tmp_path / "new"), "--dry-run", "--measure"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"of training on 1 × cpu; beside it, evaluation: \d+ s at the most on \d+ cores", said)
     assert main([*command_line(tmp_path / "new"), "--dry-run", "--no-warm-up", "--shard", "2/2"]) == 0
