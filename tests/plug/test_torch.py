@@ -434,8 +434,8 @@ def test_runs_that_can_not_be_read(run: Any, tmp_path: Any) -> None:
         DensityWeights.from_run(run / "a" / "a.safetensors", toy_dataset(rows=50))
     with pytest.raises(BadInput, match="was not written by winnow"):
         DensityWeights.from_run(run / "data.safetensors")
-    with pytest.raises(BadInput, match=r"written as \.parquet or \.npy"):
-        DensityWeights.from_dataset(DATA).write(tmp_path / "w.csv", DATA)
+    with pytest.raises(BadInput, match=r"must end in \.parquet, \.npy, \.csv"):
+        DensityWeights.from_dataset(DATA).write(tmp_path / "w.xlsx", DATA)
 
 
 def test_a_state_made_here_is_one_that_winnow_makes() -> None:

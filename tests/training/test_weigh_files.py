@@ -108,6 +108,22 @@ def test_weights_of_files_are_those_of_the_set_as_a_whole(tmp_path, weighter, si
     assert np.ptp(weight) > 1e-3
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_each_weight_comes_with_its_row_and_its_episode_in_the_file(tmp_path, learnt, named):
+    whole = table()
+    if named:
+        ids = pa.array([f"shift {number}" for number in whole["episode"].to_pylist()])
+        whole = whole.set_column(whole.schema.get_field_index("episode"), "episode_id", ids)
+    folder = cut(tmp_path / "shards", whole, (31, 60))
+    scorer = Scorer.of(Trained.load(file_of(learnt)), file_of(learnt))
+    for shard in shards(str(folder))[0]:
+        score(scorer, shard, tmp_path / "out" / shard.path.name, size=7)
+        weights = parquet.read_table(tmp_path / "out" / shard.path.name)
+        mine = parquet.read_table(shard.path)
+        assert weights["row"].to_pylist() == list(range(len(mine)))
+        assert weights["episode"].to_pylist() == mine["episode_id" if named else "episode"].to_pylist()
+
+
 @pytest.mark.parametrize("drop", [("timeouts",), ("episode",)])
 def test_a_next_observation_is_found_across_blocks(tmp_path, drop):
     """Without the column, the successor of a block's last row is in the next block; an episode's last row has none."""

@@ -153,6 +153,8 @@ def import_(
     episode: str | None = None,
     terminal: str | None = None,
     timeout: str | None = None,
+    propensity: str | None = None,
+    source_label: str | None = None,
     drop: str | None = None,
     columns: Path | None = None,
     nan: Literal["refuse", "drop", "forward-fill"] | None = None,
@@ -185,6 +187,8 @@ def import_(
         episode: The column with an id of the episode, a number or text.
         terminal: The column that is 1 where the task ended.
         timeout: The column that is 1 where only the recording ended.
+        propensity: The column with the probability with which a discrete action was chosen.
+        source_label: The column that says who or what acted: the labels of the dataset's sources.
         drop: Columns to leave out, whatever else would match them.
         columns: A TOML file with these options (observations = ["temp_*", "valve_1"], reward = "yield", …). Options of
             the command come before those of the file.
@@ -218,6 +222,8 @@ def import_(
         "episode": episode,
         "terminal": terminal,
         "timeout": timeout,
+        "propensity": propensity,
+        "source": source_label,
         "drop": drop,
         "nan": nan,
     }

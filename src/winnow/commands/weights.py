@@ -36,7 +36,8 @@ def weights(
     number of rows. Join the table to your data by `source_row` (counted from 0), or by `source_episode` and `step`.
 
     With --over, weigh a set of Parquet files instead, which may be larger than memory: `log_weight` of each row (null
-    where an episode is cut off without a next observation), in a file of the same name. OUT/weights.json holds the
+    where an episode is cut off without a next observation) with its number and its episode's id in the file, in a file
+    of the same name. OUT/weights.json holds the
     log_mean that makes weights of it, exp(log_weight - log_mean), with mean 1. It is how much a row counts when it is
     sampled; how often the run's sampler would take it is not in it. A second call does only what is missing.
 

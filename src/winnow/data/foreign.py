@@ -14,6 +14,8 @@ START_BYTES = 4_096
 
 def refuse_foreign(where: str, path: Path) -> None:
     """Say what to do with RLDS and RLlib data, which no opener reads."""
+    if not path.is_dir() and not path.is_file():  # a pipe would have to be waited for
+        return
     names = [child.name for child in path.iterdir()] if path.is_dir() else [path.name]
     if path.is_dir() and not any(".tfrecord" in name for name in names):
         names += [child.name for folder in path.iterdir() if folder.is_dir() for child in folder.iterdir()]

@@ -16,7 +16,7 @@ import numpy as np
 
 from winnow.data.arrays import NoSuccessor
 from winnow.data.arrow import arrow_array
-from winnow.data.assemble import assemble
+from winnow.data.assemble import assemble, episode_ids
 from winnow.data.choices import UNSAID, Actions
 from winnow.data.columns import Columns, FileContent, read_selected, select
 from winnow.data.dataset import Dataset, Kind
@@ -56,6 +56,8 @@ class Block(NamedTuple):
     """Which rows of the block the dataset's rows are."""
     dataset: Dataset | None
     """None where no row has a successor."""
+    episode: np.ndarray | None = None
+    """[length] the file's own ids of episodes, where it has a column of them."""
 
 
 def shards(pattern: str) -> tuple[list[Shard], list[str]]:
@@ -105,7 +107,9 @@ def blocks(shard: Shard, kind: Kind, size: int = BLOCK, actions: Actions = UNSAI
             block = _block(table, names, kind, where, first, actions)
             left_out = block.dataset is None or block.row[-1] < block.length - 1
             waiting = table.slice(len(table) - 1) if left_out and first + len(table) < shard.rows else None
-            block = block._replace(length=block.length - (waiting is not None))
+            length = block.length - (waiting is not None)
+            ids = None if block.episode is None else block.episode[:length]
+            block = block._replace(length=length, episode=ids)
             yield block
             first += block.length
 
@@ -123,21 +127,27 @@ def _wanted(names: list[str], kind: Kind, where: str) -> list[str]:
 
 def _block(table: Any, names: list[str], kind: Kind, where: str, first: int, actions: Actions) -> Block:
     count = len(table)
+    ids = None
     try:
         selection = select(table.column_names, Columns(), where)
         columns, _ = read_selected(selection, lambda name: arrow_array(table[name], name, where), where)
         for name in ("source", "source_row"):  # what matters is which row of the block a row is
             columns.pop(name, None)
+        ids = episode_ids(columns["episode"], where) if "episode" in columns else None
         dataset = assemble(FileContent(columns, names, where), where, kind, None, None, actions)
     except NoSuccessor:
-        return Block(first, count, np.zeros(0, np.int64), None)
+        return Block(first, count, np.zeros(0, np.int64), None, ids)
     except BadInput as error:
         raise BadInput(_moved(str(error), where, first)) from error
-    return Block(first, count, dataset.source_row, dataset)
+    return Block(first, count, dataset.source_row, dataset, ids)
 
 
 def _moved(text: str, where: str, first: int) -> str:
     """What is said of rows of a block, said of the file's."""
     about = text.removeprefix(where)
-    moved = re.sub(r"\brow (\d+)", lambda found: f"row {int(found[1]) + first}", about)
+
+    def shifted(numbers: re.Match[str]) -> str:
+        return numbers[1] + re.sub(r"\d+", lambda number: str(int(number[0]) + first), numbers[2])
+
+    moved = re.sub(r"\b(rows? )(\d+(?:, \d+)*)", shifted, about)
     return text.removesuffix(about) + moved

@@ -222,8 +222,8 @@ class DensityWeights(nn.Module):
         return RowWeights.of(chance, score.cpu().numpy())
 
     def write(self, path: str | Path, data: Data, sampler: str | Sampler = "uniform") -> None:
-        """The weight of every row as the table (.parquet or .npy) that `winnow weights` writes and
-        `winnow train --weighter fixed --weighter.path` reads."""
+        """The weight of every row as the table that `winnow weights` writes (.parquet, .npy or .csv).
+        `winnow train --weighter fixed --weighter.path` reads the first two."""
         weight_table.format_of(Path(path))
         dataset = as_dataset(data)
         weight_table.write(Path(path), dataset, self.rows(dataset, sampler))

@@ -1,6 +1,7 @@
 """Weights of a trained run for a set of any size, in Parquet files: a block of rows of a few files in memory at a time.
 
-OUT/NAME.parquet    for each file of the set: log_weight of each of its rows, null where a row has no successor
+OUT/NAME.parquet    for each file of the set: row (its number in the file), episode (its id there, if it has one) and
+                    log_weight of each of its rows, null where a row has no successor
 OUT/weights.json    what makes weights of it: weight = exp(log_weight − log_mean), with mean 1 over all rows
 
 A file that is finished is not done again. On a Ray cluster each file is a task; nodes see the files under one path.
@@ -23,7 +24,7 @@ import jax
 import numpy as np
 
 from winnow.data.choices import Actions
-from winnow.data.columns import Progress
+from winnow.data.columns import ALIASES, Progress
 from winnow.data.dataset import Dataset, Kind
 from winnow.data.scaling import Scaling
 from winnow.data.shards import BLOCK, Shard, blocks, shards
@@ -139,8 +140,9 @@ def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None
     from pyarrow.parquet import ParquetWriter
 
     total, stamp = Sums(), shard.stamp
-    schema = pa.schema({"log_weight": pa.float32()})
-    with replacing(target) as temporary, ParquetWriter(temporary, schema) as writer:
+    schema = _schema(shard.path)
+    packed: dict[str, Any] = {"use_dictionary": ["episode"], "column_encoding": {"row": "DELTA_BINARY_PACKED"}}
+    with replacing(target) as temporary, ParquetWriter(temporary, schema, **packed) as writer:
         for block in blocks(shard, scorer.kind, size, scorer.actions):
             column = np.full(block.length, np.nan, np.float32)
             found = column[:0]
@@ -152,14 +154,32 @@ def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None
                     raise BadInput(f"{shard.path}: row {row}: its weight is not a finite number; look at its numbers")
                 column[block.row] = found
             total |= Sums.of(found, block.length)
-            writer.write_table(pa.table([pa.array(column, mask=np.isnan(column))], schema))
+            table: dict[str, Any] = {"row": np.arange(block.first, block.first + block.length)}
+            if block.episode is not None and "episode" in schema.names:
+                table["episode"] = block.episode
+            table["log_weight"] = pa.array(column, mask=np.isnan(column))
+            writer.write_table(pa.table(table).cast(schema))
             if watch:
                 watch(block.length)
         if total.rows != shard.rows:
-            raise BadInput(f"{shard.path}: has changed while it was read; give the same words again")
+            raise BadInput(f"{shard.path}: has changed while it was read; run the same command again")
         record = {"run": scorer.stamp, "source": stamp, "sums": list(total)}
         writer.add_key_value_metadata({FORMAT: json.dumps(record)})
     return total
+
+
+def _schema(path: Path) -> Any:
+    """The columns of a table of weights: whole numbers stay ids of episodes, anything else becomes text."""
+    import pyarrow as pa
+    from pyarrow.parquet import read_schema
+
+    columns = {"row": pa.int64(), "log_weight": pa.float32()}
+    known = read_schema(path)
+    name = next((name for name in ALIASES["episode"] if name in known.names), None)
+    if name is not None:
+        whole = pa.types.is_integer(known.field(name).type) or pa.types.is_boolean(known.field(name).type)
+        columns = {"row": pa.int64(), "episode": pa.int64() if whole else pa.string(), "log_weight": pa.float32()}
+    return pa.schema(columns)
 
 
 def finished(scorer: Scorer, shard: Shard, target: Path) -> Sums | None:
@@ -206,7 +226,9 @@ def score_all(
     total = functools.reduce(Sums.__or__, (one for one in results if isinstance(one, Sums)), Sums())
     if bad:
         more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
-        raise BadInput("\n".join([*bad[:SHOWN], *more, f"the rest is in {out}: the same words go on from there"]))
+        raise BadInput(
+            "\n".join([*bad[:SHOWN], *more, f"the rest is in {out}: run the same command again to continue"])
+        )
     if total.weighed == 0:
         raise BadInput(f"{pattern}: no row has a successor; add next_observations")
     record = {"format": FORMAT, "run": scorer.name, "files": len(found), "rows": total.rows, "weighed": total.weighed}
@@ -266,4 +288,4 @@ def _on_ray(scorer: Scorer, pairs: Sequence[Pair], address: str, watch: Watch) -
                     watch(tasks.pop(one)[0].rows)
                     yield ray.get(one)
         except RayError as error:
-            raise BadInput(f"the cluster gave up ({error}); the same words go on from what is done") from error
+            raise BadInput(f"the cluster gave up ({error}); run the same command again to continue") from error
