@@ -22,9 +22,12 @@ class BC:
     """π:  E_w[ −log π(a|s) ]  with a Gaussian policy: tanh mean, standard deviation the same in every state.
 
     With OptiDICE's weights this is OptiDICE by weighted cloning; with PF it is 10 %-BC. `projection` is how OptiDICE's
-    authors extract a policy: E_{a~π}[ log π(a|s) − log π_D(a|s) − log w(s,a) ], with π_D and w learnt beside it.
+    authors extract a policy: E_{a~π}[ log π(a|s) − log π_D(a|s) − log w(s,a) ], with π_D and w learned beside it.
 
-    Its policy is IQL's, and begins like it, so that IQL with β = 0 and BC are one algorithm but for the observations.
+    Cloning has no authors' code. Follows the policy of IQL's authors (ikostrikov/implicit_q_learning) and begins like it,
+    so that IQL with β = 0 and BC are the same algorithm. Deviates in this:
+
+    - Observations are standardised.
     """
 
     extraction: Literal["clone", "projection"] = "clone"

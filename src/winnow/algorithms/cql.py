@@ -43,7 +43,7 @@ class CQL:
 
     α:  E_w[ −log α (log π(a|s) + H̄) ],  H̄ = −|A|
 
-    The log-sum-exp is estimated from actions drawn uniformly, from π(s) and from π(s').
+    The log-sum-exp is estimated from actions sampled uniformly, from π(s) and from π(s').
 
     Follows the authors' code (JaxCQL, as the paper's authors changed it): networks and how they begin, log-std as a
     learned multiple of the output plus a learned offset that begins at −1, losses, simultaneous updates, target update,
@@ -56,9 +56,9 @@ class CQL:
     penalty: float = setting(default=10.0, low=0)
     """κ: how much values of actions outside the data are pushed down."""
     samples: int = setting(default=10, low=1)
-    """Actions drawn from each of the three distributions for the penalty."""
+    """Actions sampled from each of the three distributions for the penalty."""
     importance: bool = True
-    """Correct the log-sum-exp for how likely each drawn action was."""
+    """Correct the log-sum-exp for how likely each sampled action was."""
     max_backup: int = setting(default=0, low=0)
     """Back up the best of this many actions at s' instead of one; 0: one (Kitchen: 10)."""
     reg_only: Literal["none", "literal", "strict"] = "none"
@@ -97,7 +97,7 @@ class CQL:
         return CQLState(params, params["critic"], adam_init(params))
 
     def update(self, state: CQLState, batch: Batch, weights: Weights, key: Array) -> tuple[CQLState, Metrics]:
-        frozen = jax.lax.stop_gradient
+        stop_gradient = jax.lax.stop_gradient
         action_dim = batch.action.shape[-1]
         batch = batch._replace(action=jnp.clip(batch.action, -self.action_limit, self.action_limit))
         k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(key, 5)
@@ -116,7 +116,7 @@ class CQL:
             return batch.reward + self.discount * (1 - batch.terminal) * value
 
         def values(critic: Any) -> tuple[Array, Array]:
-            """Q of the data's actions, [2, B], and log Σ exp Q over drawn actions, less that."""
+            """Q of the data's actions, [2, B], and log Σ exp Q over sampled actions, minus that."""
             uniform = jax.random.uniform(k_uniform, (self.samples, *batch.action.shape), minval=-1.0, maxval=1.0)
             here, log_here = sample(batch.obs, k_here, self.samples)
             there, log_there = sample(batch.next_obs, k_there, self.samples)
@@ -126,16 +126,20 @@ class CQL:
             if not self.importance:
                 return value, jax.nn.logsumexp(every, axis=1) - value
             log_uniform = jnp.full(uniform.shape[:-1], -action_dim * jnp.log(2.0))
-            log_drawn = jnp.concatenate([log_uniform, log_here, log_there])
-            return value, jax.nn.logsumexp(every[:, 1:] - log_drawn, axis=1) - value
+            log_sampled = jnp.concatenate([log_uniform, log_here, log_there])
+            return value, jax.nn.logsumexp(every[:, 1:] - log_sampled, axis=1) - value
 
-        target = frozen(backup())
+        target_q = stop_gradient(backup())
 
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             value, over = values(params["critic"])
-            td = expect(td_weight, ((value - target) ** 2).sum(axis=0))
-            gap = expect(weights.sa, over.sum(axis=0))
-            return td + self.penalty * gap, {"loss/td": td, "loss/penalty": gap, "q": expect(weights.sa, value[0])}
+            td = expect(td_weight, ((value - target_q) ** 2).sum(axis=0))
+            penalty = expect(weights.sa, over.sum(axis=0))
+            return td + self.penalty * penalty, {
+                "loss/td": td,
+                "loss/penalty": penalty,
+                "q": expect(weights.sa, value[0]),
+            }
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             critic, critic_metrics = critic_loss(params)
@@ -157,5 +161,5 @@ class CQL:
 
 
 def _like(obs: Array, action: Array) -> Array:
-    """Observations repeated along the leading axes of drawn actions."""
+    """Observations repeated along the leading axes of sampled actions."""
     return jnp.broadcast_to(obs, (*action.shape[:-1], obs.shape[-1]))

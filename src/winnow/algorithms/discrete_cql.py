@@ -64,14 +64,14 @@ class DiscreteCQL:
     ) -> tuple[DiscreteCQLState, Metrics]:
         best = greedy(mlp(state.params["critic"], batch.next_obs))
         next_q = taken(mlp(state.target_critic, batch.next_obs), best)
-        target = batch.reward + self.discount * (1 - batch.terminal) * next_q
+        target_q = batch.reward + self.discount * (1 - batch.terminal) * next_q
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             values = mlp(params["critic"], batch.obs)
             q = taken(values, batch.action)
-            td = expect(weights.values.sa, huber(target - q))
-            gap = expect(weights.sa, jax.nn.logsumexp(values, axis=-1) - q)
-            return td + self.penalty * gap, {"loss/td": td, "loss/penalty": gap, "q": expect(weights.sa, q)}
+            td = expect(weights.values.sa, huber(target_q - q))
+            penalty = expect(weights.sa, jax.nn.logsumexp(values, axis=-1) - q)
+            return td + self.penalty * penalty, {"loss/td": td, "loss/penalty": penalty, "q": expect(weights.sa, q)}
 
         params, optimiser, metrics = minimise(loss, state.params, state.optimiser, self.learning_rate)
         target_critic = track(state.target_critic, params["critic"], self.target_rate)

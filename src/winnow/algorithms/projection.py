@@ -31,7 +31,7 @@ def projection_init(key: Array, spec: Spec, hidden: tuple[int, ...]) -> dict[str
 
 
 def projection_losses(params: dict[str, Any], batch: Batch, weights: Weights, key: Array) -> dict[str, Array]:
-    """Three losses over the rows as they are drawn:
+    """Three losses over the rows as they are sampled:
 
     log w:  mean (log w(s,a) − log B w̄)²
 
@@ -39,18 +39,18 @@ def projection_losses(params: dict[str, Any], batch: Batch, weights: Weights, ke
 
     π:  mean [ log π(a|s) − log π_D(a|s) − log w(s,a) ],  a ~ π(s)
     """
-    frozen = jax.lax.stop_gradient
+    stop_gradient = jax.lax.stop_gradient
     count = batch.reward.shape[0]
     target = jnp.maximum(jnp.log(count * weights.sa), LOWEST)
     log_std = jnp.clip(params["actor"]["log_std"], -5.0, 2.0)
     noise = jax.random.normal(key, batch.action.shape)
     action = gaussian_mean(params["actor"], batch.obs) + jnp.exp(log_std) * noise
     log_prob = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi), axis=-1)
-    worth = scalar(frozen(params["ratio"]), batch.obs, jnp.clip(action, -1.0, 1.0))
+    worth = scalar(stop_gradient(params["ratio"]), batch.obs, jnp.clip(action, -1.0, 1.0))
     return {
         "loss/ratio": jnp.mean((scalar(params["ratio"], batch.obs, batch.action) - target) ** 2),
         "loss/data": -jnp.mean(mixture_log_prob(params["data"], batch.obs, batch.action)),
-        "loss/actor": jnp.mean(log_prob - mixture_log_prob(frozen(params["data"]), batch.obs, action) - worth),
+        "loss/actor": jnp.mean(log_prob - mixture_log_prob(stop_gradient(params["data"]), batch.obs, action) - worth),
     }
 
 

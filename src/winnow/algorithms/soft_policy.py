@@ -21,10 +21,10 @@ def policy_loss(
     log_std_line: Array | tuple[float, float] = (1.0, 0.0),
 ) -> tuple[Array, Metrics]:
     """The losses of the actor and of the entropy temperature. No gradient reaches the critic."""
-    frozen = jax.lax.stop_gradient
+    stop_gradient = jax.lax.stop_gradient
     action, log_prob = squashed_sample(params["actor"], obs, key, real=real, log_std_line=log_std_line)
-    value = twins(frozen(critic), obs, action).min(axis=0)
-    alpha = frozen(jnp.exp(params["log_alpha"]))
+    value = twins(stop_gradient(critic), obs, action).min(axis=0)
+    alpha = stop_gradient(jnp.exp(params["log_alpha"]))
     actor = expect(weight, alpha * log_prob - value)
-    temperature = -params["log_alpha"] * expect(weight, frozen(log_prob - real.sum()))
+    temperature = -params["log_alpha"] * expect(weight, stop_gradient(log_prob - real.sum()))
     return actor + temperature, {"loss/actor": actor, "alpha": alpha, "entropy": -expect(weight, log_prob)}

@@ -1,4 +1,4 @@
-"""Weighters: how much a drawn row counts, learnt beside the policy. One file each; a new one is a line here.
+"""Weighters: how much a sampled row counts, learned beside the policy. One file each; a new one is a line here.
 
 A weighter has `init`, `update` and `log_weight` (`winnow.types.Weighter`). It may also have
 - `standardise`: whether it reads standardised observations; True if it does not say;

@@ -29,8 +29,10 @@ class Dual:
 
     e = r̃ + γ ν(s') − ν(s),   w = exp(e/λ) / E_D[exp(e/λ)],   min_ν λ log E_D[exp(e/λ)] + (1 − γ) E[ν(s0)]
 
-    It is convex in ν, and its gradient in ν is the flow residual under w. With a KL budget ε, λ is learnt too:
+    It is convex in ν, and its gradient in ν is the flow residual under w. With a KL budget ε, λ is learned too:
     min_{ν, λ} λ ε + λ log E_D[exp(e/λ)] (relative entropy policy search, Peters et al., 2010).
+
+    There is no authors' code to follow: this is the exact solution of the problem that the paper states.
 
     ν reads standardised observations and begins as `he` with a last layer of 1e-3: w then begins as exp(r̃/λ), whatever
     the observations' scale.
@@ -50,7 +52,7 @@ class Dual:
     temperature: float = setting(default=0.1, low=1e-6)
     """λ, in units of the scaled reward: fixed with control=temperature, where learning starts with control=budget."""
     least_temperature: float = setting(default=0.02, low=1e-6)
-    """λ is never learnt below this."""
+    """λ is never learned below this."""
     discount: float = setting(default=1.0, low=0, high=1)
     """γ. Below 1 the flow restarts from the dataset's own initial states with probability 1 − γ at every step."""
     average: Literal["row", "trajectory"] = "row"

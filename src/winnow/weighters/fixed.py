@@ -87,7 +87,7 @@ def read_weights(path: str) -> np.ndarray:
         row = int(np.argmax(bad))
         raise BadInput(f"{path}: weight, row {row}: {weight[row]} is not a finite number ≥ 0")
     if not weight.any():
-        raise BadInput(f"{path}: all weights are 0; nothing could be learnt")
+        raise BadInput(f"{path}: all weights are 0; nothing could be learned")
     return weight.astype(np.float64)
 
 

@@ -10,7 +10,7 @@ from winnow.nets import scalar
 from winnow.types import Array
 
 HIGHEST = 10.0
-"""log w(s) is kept below this, so that its exponential stays finite while it is learnt."""
+"""log w(s) is kept below this, so that its exponential stays finite while it is learned."""
 
 
 def marginal_fit(params: Any, obs: Array, ratio: Array) -> tuple[Array, Array]:

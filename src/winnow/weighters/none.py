@@ -1,4 +1,4 @@
-"""No weights: every drawn row counts the same, and the algorithm is the plain one."""
+"""No weights: every sampled row counts the same, and the algorithm is the plain one."""
 
 from __future__ import annotations
 

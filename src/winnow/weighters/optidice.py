@@ -84,13 +84,13 @@ class OptiDICE:
         return OptiDICEState(params, adam_init(params))
 
     def update(self, state: OptiDICEState, batch: Batch, key: Array) -> tuple[OptiDICEState, Weights, Metrics]:
-        frozen = jax.lax.stop_gradient
+        stop_gradient = jax.lax.stop_gradient
 
         def loss(params: dict[str, Any]) -> tuple[Array, tuple[Array, Array, Array]]:
             score = self._score(params, batch)
             dual = self.alpha * (jnp.mean(self._area(score)) - DIVERGENCES[self.divergence].floor)
             dual += (1 - self.discount) * jnp.mean(scalar(params["nu"], batch.start_obs))
-            log_ratio = marginal = frozen(self._log_ratio(score))
+            log_ratio = marginal = stop_gradient(self._log_ratio(score))
             fit = 0.0
             if self.state_weight == "marginal":
                 ratio = batch.reward.shape[0] * jax.nn.softmax(log_ratio)
@@ -99,8 +99,8 @@ class OptiDICE:
 
         grads, (dual, log_ratio, marginal) = jax.grad(loss, has_aux=True)(state.params)
         params, optimiser = adam_step(state.params, grads, state.optimiser, self.learning_rate)
-        joint = frozen(jax.nn.softmax(log_ratio))
-        weights = Weights(joint, frozen(jax.nn.softmax(marginal)) if self.state_weight == "marginal" else joint)
+        joint = stop_gradient(jax.nn.softmax(log_ratio))
+        weights = Weights(joint, stop_gradient(jax.nn.softmax(marginal)) if self.state_weight == "marginal" else joint)
         metrics = {"weighter/loss": dual, "weighter/ratio": jnp.mean(jnp.exp(log_ratio))}
         return OptiDICEState(params, optimiser), weights, metrics | diagnose(joint, batch)
 
