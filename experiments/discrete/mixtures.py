@@ -72,7 +72,7 @@ def tables(kept: dict[str, Any]) -> str:
     parts = []
     for algorithm in dict.fromkeys(line["algorithm"] for line in kept["runs"]):
         rows = [f"**{algorithm}**\n", f"| set | {' | '.join(METHODS)} |", "|---" * (len(METHODS) + 1) + "|"]
-        for environment in ENVIRONMENTS:
+        for environment in kept["sources"]:
             for percent in PERCENTS:
                 cells = [cell(kept, algorithm, environment, percent, name) for name in METHODS]
                 if all(cells):

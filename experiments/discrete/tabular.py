@@ -193,17 +193,14 @@ def table(kept: dict[str, Any]) -> str:
     rows = [f"| exact | J |\n|---|---|\n| the best policy | {known['best']:.4f} |"]
     rows += [f"| the good source (a tenth of the rows) | {known['good']:.4f} |"]
     rows += [f"| the random source | {known['random']:.4f} |", f"| the whole data, cloned | {known['data']:.4f} |\n"]
-    rows += [
-        "| algorithm, method | J of the policy | J of the weights' policy | promised by the weights | weight on good rows |"
-    ]
-    rows += ["|---" * 5 + "|"]
+    heads = ("algorithm, method", "J of the policy", "J of the weights' policy", "promised", "weight on good rows")
+    rows += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for pair in dict.fromkeys((line["algorithm"], line["method"]) for line in kept["runs"]):
         mine = [line for line in kept["runs"] if (line["algorithm"], line["method"]) == pair]
         cells = [np.mean([line[name] for line in mine]) for name in ("policy", "weights", "promised", "good_rows")]
         spread = np.std([line["policy"] for line in mine], ddof=1)
-        rows.append(
-            f"| {', '.join(pair)} | {cells[0]:.4f} ± {spread:.4f} | {cells[1]:.4f} | {cells[2]:.4f} | {cells[3]:.0%} |"
-        )
+        shown = [f"{cells[0]:.4f} ± {spread:.4f}", f"{cells[1]:.4f}", f"{cells[2]:.4f}", f"{cells[3]:.0%}"]
+        rows.append(f"| {', '.join(pair)} | {' | '.join(shown)} |")
     return "\n".join(rows) + "\n"
 
 

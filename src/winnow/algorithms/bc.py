@@ -24,8 +24,8 @@ class BC:
     With OptiDICE's weights this is OptiDICE by weighted cloning; with PF it is 10 %-BC. `projection` is how OptiDICE's
     authors extract a policy: E_{a~π}[ log π(a|s) − log π_D(a|s) − log w(s,a) ], with π_D and w learned beside it.
 
-    Cloning has no authors' code. Follows the policy of IQL's authors (ikostrikov/implicit_q_learning) and begins like it,
-    so that IQL with β = 0 and BC are the same algorithm. Deviates in this:
+    Cloning has no authors' code. Follows the policy of IQL's authors (ikostrikov/implicit_q_learning) and begins like
+    it, so that IQL with β = 0 and BC are the same algorithm. Deviates in this:
 
     - Observations are standardised.
     """

@@ -14,8 +14,9 @@ from winnow.weighters.diagnostics import diagnose
 class Decoupled:
     """w = 1 in the losses of the policy, w ∝ 1/(rows · p) where a value is fitted.
 
-    So the policy learns from rows as they are sampled, and values from rows as they lie in the dataset. The authors sample
-    a second, uniform batch for values; this weighs the one batch instead. A row that is never sampled stays unseen.
+    So the policy learns from rows as they are sampled, and values from rows as they lie in the dataset. The authors
+    sample a second, uniform batch for values; this weighs the one batch instead. A row that is never sampled stays
+    unseen.
 
     Examples:
         >>> from winnow import BC, toy, train
