@@ -71,3 +71,21 @@ def test_the_time_left_is_estimated_without_the_compilation(monkeypatch, capsys)
         tick(20.0)
         bar.count(200)
         assert capsys.readouterr().err.endswith("pack 2: 40%, 10 steps/s, 60 s left\n")
+
+
+def test_a_bar_inside_a_bar_takes_its_place_for_a_while(monkeypatch):
+    """As when a sampler fits networks while another bar is shown."""
+    started: list[str] = []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress(2, shown=True) as outer:
+        outer.describe("outer")
+        started.append(f"outer {outer._bar.live.is_started}")
+        with Progress(2, shown=True) as inner:
+            inner.describe("inner")
+            started.append(f"outer {outer._bar.live.is_started}, inner {inner._bar.live.is_started}")
+            outer.count(1)
+            inner.count(2)
+        started.append(f"outer {outer._bar.live.is_started}, inner {inner._bar.live.is_started}")
+    assert started == ["outer True", "outer False, inner True", "outer True, inner False"]
+    assert not progress._shown

@@ -14,6 +14,8 @@ TIMED_SECONDS = 2.0
 """A rate that was measured for less time gives no estimate of the time left."""
 
 _quiet = False
+_shown: list[Progress] = []
+"""Bars on the terminal, the outermost first: only the last one moves, since two would write over each other."""
 
 
 @contextlib.contextmanager
@@ -76,6 +78,9 @@ class Progress:
                 TextColumn("{task.fields[rate]}"),
                 console=Console(stderr=True),
             )
+            if _shown:
+                _shown[-1]._pause()
+            _shown.append(self)
             self._bar.start()
             self._task = self._bar.add_task("", total=self._total, rate="")
         return self
@@ -83,6 +88,15 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
+            _shown.remove(self)
+            if _shown:
+                _shown[-1]._resume()
+
+    def _pause(self) -> None:
+        self._bar.stop()
+
+    def _resume(self) -> None:
+        self._bar.start()
 
     def describe(self, title: str) -> None:
         """Show what is being done now."""
