@@ -113,3 +113,16 @@ def test_public_names_stay_what_they_are_when_modules_are_imported():
     """A function of the package must not share its name with a module: importing one would hide the other."""
     modules = {module.name for module in pkgutil.iter_modules(winnow.__path__)}
     assert not modules & set(dir(winnow))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_an_example_that_it_understands(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([*name.split(), "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    example = COMMANDS[name].example
+    assert example in " ".join(shown.split())
+    assert "--quiet" in shown
+    options = set(re.findall(r"(--[a-z][a-z.-]+)", example))
+    assert all(option in shown.replace(example, "") for option in options)

@@ -10,8 +10,10 @@ import pytest
 
 from winnow import toy
 from winnow.cli import main
+from winnow.commands.train_help import METHOD_GROUPS
 from winnow.data import store
 from winnow.data.recipes import mixed
+from winnow.methods import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +205,9 @@ def test_a_config_works_for_commands_without_options_of_their_own(tmp_path, caps
     assert "datasets, " in capsys.readouterr().out
     assert main(["data", "list", "--config", str(tmp_path / "no.toml")]) == 2
     assert "no.toml: can't be read" in capsys.readouterr().err
+
+
+def test_every_method_is_in_one_group_of_the_help_with_a_few_words():
+    listed = [name for methods in METHOD_GROUPS.values() for name in methods]
+    assert sorted(listed) == sorted(METHODS)
+    assert all(len(words.split()) >= 3 for methods in METHOD_GROUPS.values() for words in methods.values())

@@ -125,9 +125,11 @@ def _line(log: dict[str, Any], trainer: Trainer) -> str:
     )
 
 
-def parser_of(prog: str) -> argparse.ArgumentParser:
+def parser_of(prog: str, epilog: str = "") -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog, description="Train behaviour policies online with soft actor-critic.")
+    about = "Train behaviour policies online with soft actor-critic."
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog, description=about, epilog=epilog, formatter_class=form)
     parser.add_argument("--env", nargs="+", required=True, help=f"one or more of {', '.join(envs.TABLE)}")
     parser.add_argument("--seed", nargs="+", type=int, default=[0], help="train every environment with each of these")
     parser.add_argument(
@@ -153,8 +155,8 @@ def parser_of(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collect") -> None:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m winnow.collect", epilog: str = "") -> None:
     """The command: train with these arguments, by default those of this process."""
-    parser = parser_of(prog)
+    parser = parser_of(prog, epilog)
     given = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
     train(given.pop("env"), given.pop("steps"), given.pop("seed"), given.pop("out"), verbose=True, **given)

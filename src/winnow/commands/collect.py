@@ -30,13 +30,14 @@ def options(arguments: list[str], asked: Mapping[str, Any]) -> config.Options:
 def train(arguments: list[str], prog: str) -> None:
     """The options are those of `python -m winnow.collect`, which needs no tyro."""
     from winnow.collect import main
+    from winnow.commands.table import epilogue
     from winnow.system.locks import alone
 
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--out", type=Path)
     out = first.parse_known_args(arguments)[0].out
     with alone(out) if out else contextlib.nullcontext():
-        main(arguments, prog)
+        main(arguments, prog, epilogue("collect train"))
 
 
 def check(

@@ -26,11 +26,11 @@ METHOD_GROUPS: dict[str, dict[str, str]] = {
         "dw-continued": "density-ratio weights on continued",
     },
     "learn weights by the exact dual": {
-        "dual-uniform": "on uniform sampling",
-        "dual-aw": "on aw",
-        "dual-paths-uniform": "whole episodes weighed, on uniform sampling",
-        "dual-paths-aw": "whole episodes weighed, on aw",
-        "dual-continued": "whole episodes weighed, on continued",
+        "dual-uniform": "the dual's weights on uniform sampling",
+        "dual-aw": "the dual's weights on aw",
+        "dual-paths-uniform": "weights of whole episodes, on uniform sampling",
+        "dual-paths-aw": "weights of whole episodes, on aw",
+        "dual-continued": "weights of whole episodes, on continued",
         "optidice-w": "weights of OptiDICE (with --algorithm bc: OptiDICE itself)",
     },
     "for comparison": {
@@ -75,4 +75,5 @@ def names(default: str) -> str:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 76, subsequent_indent=" " * 22, break_on_hyphens=False)
+    indent = " " * 22
+    return textwrap.fill(text, 80, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False).lstrip()
