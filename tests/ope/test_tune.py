@@ -34,14 +34,14 @@ def test_the_schedule_keeps_within_its_runs_and_narrows_down(candidates, runs):
 
 def test_the_usual_search_spends_all_its_runs():
     assert schedule(len(GRID), 24) == [(12, 1), (4, 1), (2, 4)]
-    with pytest.raises(BadInput, match="nothing to choose"):
+    with pytest.raises(BadInput, match="at least 2 candidates and 2 runs"):
         schedule(1, 24)
 
 
 def test_a_candidate_by_its_words():
     one = Candidate.parse("dual-aw:weighter.budget=0.5, sampler.temperature=1")
     assert one.label == "dual-aw~budget=0.5~temperature=1"
-    assert one.words == ["--method", "dual-aw", "--weighter.budget", "0.5", "--sampler.temperature", "1"]
+    assert one.options == ["--method", "dual-aw", "--weighter.budget", "0.5", "--sampler.temperature", "1"]
     sampler, weighter = one.parts("iql", 10**6, (16,))
     assert (sampler.temperature, weighter.budget, weighter.hidden) == (1.0, 0.5, (16,))
     assert len({one.label for one in GRID}) == len(GRID)
@@ -53,8 +53,8 @@ def test_a_candidate_by_its_words():
     ("text", "reason"),
     [
         ("magic", "no method"),
-        ("aw:temperature=1", "is not sampler.NAME"),
-        ("aw:sampler.temperature=hot", "is not sampler.NAME"),
+        ("aw:temperature=1", "must be sampler.NAME"),
+        ("aw:sampler.temperature=hot", "must be sampler.NAME"),
         ("aw:sampler.heat=1", "no number 'heat'"),
         ("dw-aw:weighter.form=1", "no number 'form'"),
     ],
@@ -129,9 +129,9 @@ def test_the_command_writes_words_that_train_takes(dome, tmp_path, capsys):
 def test_the_command_refuses_bad_input_before_anything_is_trained(dome, tmp_path, capsys):
     cases = [
         (["--candidates", "uniform", "magic"], "no method"),
-        (["--candidates", "uniform", "uniform"], "the same"),
-        (["--candidates", "uniform"], "nothing to choose"),
-        (["--runs", "1"], "nothing to choose"),
+        (["--candidates", "uniform", "uniform"], "got uniform twice"),
+        (["--candidates", "uniform"], "at least 2 candidates and 2 runs"),
+        (["--runs", "1"], "at least 2 candidates and 2 runs"),
         (["--steps", "0"], "steps must be at least 1"),
         (["--share", "1"], "share"),
         (["--held-out", str(tmp_path / "gone.safetensors")], "no such file"),

@@ -71,7 +71,7 @@ def tune(
             progress=not json,
             say=say,
         )
-        write_text(out / "chosen.words", shlex.join(choice.words) + "\n")
+        write_text(out / "chosen.words", shlex.join(choice.train_options) + "\n")
     print(dumps(choice.record(), indent=1)) if json else show(choice, out)
 
 
@@ -96,5 +96,6 @@ def show(choice: Choice, out: Path) -> None:
     for note in [*choice.notes, CAUTION]:
         console.print(Text(note))
     console.print(
-        Text(f"next: winnow train {shlex.join(choice.words)} --out runs\nwords {out / 'chosen.words'}"), soft_wrap=True
+        Text(f"next: winnow train {shlex.join(choice.train_options)} --out runs\nwords {out / 'chosen.words'}"),
+        soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""What `winnow tune` chooses from: methods with settings that differ from their usual ones."""
+"""The candidates of `winnow tune`: methods, with settings that may differ from the defaults."""
 
 from __future__ import annotations
 
@@ -13,53 +13,55 @@ from winnow.weighters import WEIGHTERS
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method, and what differs from its usual settings: `sampler.temperature`, `weighter.budget`, …"""
+    """A method, and the settings that differ from its defaults: `sampler.temperature`, `weighter.budget`, …"""
 
     method: str
     settings: tuple[tuple[str, float], ...] = ()
 
     @property
     def label(self) -> str:
-        """Its name in tables and files: dual-aw or dual-aw~budget=0.5."""
+        """The name in tables and files: dual-aw or dual-aw~budget=0.5."""
         return "".join([self.method, *(f"~{name.split('.')[1]}={value:g}" for name, value in self.settings)])
 
     @property
-    def words(self) -> list[str]:
-        """What `winnow train` is told."""
+    def options(self) -> list[str]:
+        """The options of `winnow train` for this candidate."""
         pairs = [(f"--{name.replace('_', '-')}", f"{value:g}") for name, value in self.settings]
-        return ["--method", self.method, *(word for pair in pairs for word in pair)]
+        return ["--method", self.method, *(part for pair in pairs for part in pair)]
 
     @property
     def has_layers(self) -> bool:
-        """Whether its weighter has networks."""
+        """Whether the weighter has networks."""
         return hasattr(WEIGHTERS[METHODS[self.method][1]], "hidden")
 
     @classmethod
     def parse(cls, text: str) -> Candidate:
         """METHOD, or METHOD:sampler.temperature=0.5,weighter.budget=1"""
         name, _, rest = text.partition(":")
-        found = []
+        settings = []
         for part in filter(None, rest.split(",")):
-            place, _, value = (word.strip() for word in part.partition("="))
-            family, _, setting = place.partition(".")
+            path, _, value = (side.strip() for side in part.partition("="))
+            family, _, setting = path.partition(".")
             try:
                 number = float(value)
             except ValueError:
                 number = None
             if number is None or family not in ("sampler", "weighter") or not setting:
-                raise BadInput(f"candidate {text!r}: {part!r} is not sampler.NAME=NUMBER or weighter.NAME=NUMBER")
-            found.append((place.replace("-", "_"), number))
-        return cls(name.strip(), tuple(found))
+                raise BadInput(
+                    f"candidate {text!r}: settings must be sampler.NAME=NUMBER or weighter.NAME=NUMBER, got {part!r}"
+                )
+            settings.append((path.replace("-", "_"), number))
+        return cls(name.strip(), tuple(settings))
 
     def parts(self, algorithm: str, rows: int, hidden: tuple[int, ...] | None) -> tuple[Any, Any]:
         """Its sampler and its weighter, for a dataset of so many rows."""
         both: dict[str, Any] = dict(zip(("sampler", "weighter"), method(self.method, algorithm, rows), strict=True))
-        for place, value in self.settings:
-            family, name = place.split(".")
+        for path, value in self.settings:
+            family, name = path.split(".")
             kind = {field.name: type(getattr(both[family], field.name)) for field in dataclasses.fields(both[family])}
             if kind.get(name) not in (int, float):
-                there = ", ".join(one for one in kind if kind[one] in (int, float)) or "none"
-                raise BadInput(f"candidate {self.label}: its {family} has no number {name!r} to set; it has {there}")
+                numbers = ", ".join(field for field in kind if kind[field] in (int, float)) or "none"
+                raise BadInput(f"candidate {self.label}: its {family} has no number {name!r} to set; it has {numbers}")
             both[family] = dataclasses.replace(both[family], **{name: kind[name](value)})
         return both["sampler"], resized(both["weighter"], hidden) if hidden else both["weighter"]
 

@@ -1,13 +1,13 @@
-"""What trained policies are worth, without an environment: from episodes that training has not seen.
+"""Estimates the value of trained policies without an environment, from episodes that training has not seen.
 
 Two estimates, of two different things:
 
-- *fitted Q evaluation* (`fqe`): the discounted return of the policy itself, from held-out episodes' first states on;
-- *the weighted reward* J(D_w): the mean reward of a step of the held-out rows, drawn and weighed as the run does it.
-  This is what the weights promise, not what the policy earns.
+- *fitted Q evaluation* (`fqe`): the discounted return of the policy itself, from the first states of held-out episodes;
+- *the weighted reward* J(D_w): the mean reward of a held-out row, sampled and weighted as in the run's training. This
+  is what the weights promise, not what the policy earns.
 
-Intervals say how far the estimates would move with other logged episodes, other initial networks and, where a method
-has several runs, other training seeds. They do not cover what Q can't know: states and actions that nobody logged.
+Intervals show how much the estimates would change with other logged episodes, other initial networks and, if a method
+has several runs, other training seeds. They do not cover Q's errors in states and actions that were never logged.
 """
 
 from __future__ import annotations
@@ -37,9 +37,13 @@ from winnow.system import checkpoint
 from winnow.training.trained import Trained
 
 STATES = 1_000
-"""First states that values are averaged over, at the most; evenly chosen where there are more."""
+"""Maximum number of first states that values are averaged over; evenly spaced ones if there are more."""
+FEW_STATES = 10
+"""With fewer first states, a note asks for more."""
+MAX_CLIPPED = 0.01
+"""A larger share of clipped targets gets a warning."""
 BLOCK = 65_536
-"""Rows that are looked at in one pass."""
+"""Rows processed at once."""
 
 Fit = Literal["train", "held-out", "both"]
 
@@ -56,18 +60,18 @@ class RunEstimate:
     fits: list[float]
     """The value by each Q network."""
     drift: float
-    """How much of the value came in the last tenth of the updates: far from 0, FQE needs more of them."""
+    """How much the value changed in the last tenth of the updates. If it is far from 0, FQE needs more updates."""
     clipped: float
-    """The share of Q's targets beyond what the log knows, at the end: far from 0, Q has run away."""
+    """The share of targets that were clipped, at the end. If it is far from 0, Q diverges."""
     weighted: Weighted | None
-    """None where the weights belong to the training rows alone."""
+    """None if the run has weights for its training rows only."""
     importance: Importance | None = None
-    """Estimates by importance sampling; None without propensities in the held-out rows."""
+    """Estimates by importance sampling. None if the held-out rows have no propensities."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that was estimated on one held-out set."""
+    """All estimates from one held-out set."""
 
     dataset: str
     held_out: dict[str, Any]
@@ -75,7 +79,7 @@ class Judgement:
     fit: Fit
     settings: FQE
     data: Interval | None
-    """The held-out episodes' own discounted return, where they are whole episodes."""
+    """The held-out episodes' own discounted return, if they are whole episodes."""
     reward: Interval
     """The mean reward of a held-out row."""
     methods: list[MethodEstimate]
@@ -90,59 +94,62 @@ class Judgement:
 # ---------------------------------------------------------------------------------------------------- which runs
 
 
-def load(places: Sequence[Path], dataset: str | None = None) -> tuple[list[Trained], list[str]]:
-    """Finished runs from files and folders, every dataset opened once; and a line for each run that failed."""
-    files = [file for place in places for file in _files(place)]
+def load(paths: Sequence[Path], dataset: str | None = None) -> tuple[list[Trained], list[str]]:
+    """Finished runs from files and folders, with each dataset opened once; and a line for each run that failed."""
+    files = [file for path in paths for file in _files(path)]
     if not files:
         raise BadInput("no run is given; name at least one file or folder that `winnow train` wrote")
     opened: dict[str, Dataset] = {}
-    found, failed = [], []
+    trained = []
+    failed = []
     for file in files:
-        said = checkpoint.read_record(file)
-        if said.get("failure"):
-            failed.append(f"{said['name']} failed ({said['failure']}) and is left out")
+        record = checkpoint.read_record(file)
+        if record.get("failure"):
+            failed.append(f"{record['name']} failed ({record['failure']}) and is left out")
             continue
-        source = dataset or (said.get("dataset") or {}).get("path")
+        source = dataset or (record.get("dataset") or {}).get("path")
         if source and source not in opened:
             try:
                 opened[source] = open_dataset(source)
             except BadInput as error:
                 raise BadInput(f"{file}: its dataset can't be opened: {error}; give it with --dataset") from error
-        found.append(Trained.load(file, opened.get(source) if source else None))
-    if not found:
-        raise BadInput(f"there is no policy to judge: {'; '.join(failed)}")
-    return found, failed
+        trained.append(Trained.load(file, opened.get(source) if source else None))
+    if not trained:
+        raise BadInput(f"there is no policy to evaluate: {'; '.join(failed)}")
+    return trained, failed
 
 
-def _files(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    found = finished_runs(place)
-    if not found:
-        raise BadInput(f"{place}: holds no finished run; give a folder that `winnow train` wrote")
-    return found
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = finished_runs(path)
+    if not files:
+        raise BadInput(f"{path}: holds no finished run; give a folder that `winnow train` wrote")
+    return files
 
 
 def find_held_out(train: Dataset, given: Dataset | str | float | None) -> tuple[Dataset, bool]:
-    """The episodes to judge by, and whether training has seen them.
+    """The episodes to evaluate on, and whether training has seen them.
 
-    given: a dataset or its file; a share of the training data itself; or None for what was held out of it
+    given: a dataset or its file; a share of the training data itself; or None for the episodes held out of it
     """
     share = _share(given)
     if share is not None:
         return split(train, share)[1], True
     if given is None:
-        held = held_out_of(train)
-        if held is None:
+        held_out = held_out_of(train)
+        if held_out is None:
             raise BadInput(
-                f"{train.meta.name}: nothing was held out of it. Split it before training (`winnow data split`), name "
-                "other episodes (--held-out FILE), or judge by a share of what it was trained on (--held-out 0.2)"
+                f"{train.meta.name}: nothing was held out of it. Split it before training (`winnow data split`), give "
+                "other episodes (--held-out FILE), or a share of the training data itself (--held-out 0.2)"
             )
-        return held, False
-    held = given if isinstance(given, Dataset) else open_dataset(str(given))
-    if held.fingerprint == train.fingerprint:
-        raise BadInput(f"{held.meta.name}: is what the run was trained on; hold episodes out with `winnow data split`")
-    return held, False
+        return held_out, False
+    held_out = given if isinstance(given, Dataset) else open_dataset(str(given))
+    if held_out.fingerprint == train.fingerprint:
+        raise BadInput(
+            f"{held_out.meta.name}: is what the run was trained on; hold episodes out with `winnow data split`"
+        )
+    return held_out, False
 
 
 def _share(given: Any) -> float | None:
@@ -152,16 +159,15 @@ def _share(given: Any) -> float | None:
         return None
 
 
-def check_fit(train: Dataset, held: Dataset, run: str = "") -> None:
-    """Refuse held-out episodes that can't judge what was trained on a dataset, before anything starts."""
-    if len(held.episodes) == 0:
-        raise BadInput(f"{held.meta.name}: the held-out set is empty; hold out more episodes")
-    for what in ("obs_dim", "action_dim"):
-        mine, theirs = getattr(train, what), getattr(held, what)
-        if mine != theirs:
+def check_fit(train: Dataset, held_out: Dataset, run: str = "") -> None:
+    """Refuse held-out episodes of another shape than the training data, before anything starts."""
+    if len(held_out.episodes) == 0:
+        raise BadInput(f"{held_out.meta.name}: the held-out set is empty; hold out more episodes")
+    for name in ("obs_dim", "action_dim"):
+        if getattr(train, name) != getattr(held_out, name):
             raise BadInput(
-                f"{run or train.meta.name}: its {what} is {mine}, and {theirs} in {held.meta.name}; "
-                "give held-out episodes of the same task"
+                f"{run or train.meta.name}: its {name} is {getattr(train, name)}, and {getattr(held_out, name)} in "
+                f"{held_out.meta.name}; give held-out episodes of the same task"
             )
 
 
@@ -180,24 +186,24 @@ def judge(
 
     held_out: see `find_held_out`
     fit: the rows that Q is fitted to
-    tick: called with the updates done since the last call; there are settings.steps for each run
+    tick: called with the number of updates done since the last call; there are settings.steps for each run
     done: called with the name and the value of each run as soon as its Q is fitted
     """
     settings.check()
     groups: dict[str, list[Trained]] = {}
-    for one in trained:
-        groups.setdefault(one.run.dataset.fingerprint, []).append(one)
+    for finished in trained:
+        groups.setdefault(finished.run.dataset.fingerprint, []).append(finished)
     planned = []
     for group in groups.values():
-        held, seen = find_held_out(group[0].run.dataset, held_out)
-        check_fit(group[0].run.dataset, held, group[0].run.name)
-        planned.append((group, held, seen))
-    return [_judge(group, held, seen, settings, fit, tick, done) for group, held, seen in planned]
+        episodes, seen = find_held_out(group[0].run.dataset, held_out)
+        check_fit(group[0].run.dataset, episodes, group[0].run.name)
+        planned.append((group, episodes, seen))
+    return [_judge(group, episodes, seen, settings, fit, tick, done) for group, episodes, seen in planned]
 
 
 def _judge(
     trained: Sequence[Trained],
-    held: Dataset,
+    held_out: Dataset,
     seen: bool,
     settings: FQE,
     fit: Fit,
@@ -205,64 +211,70 @@ def _judge(
     done: Callable[[str, float], None],
 ) -> Judgement:
     train = trained[0].run.dataset
-    log = {"train": train, "held-out": held}.get(fit) or join(train, held)
-    states, strata, notes = first_states(held)
-    policies = list(map(policy_of, trained))
-    found = fqe.evaluate(
+    log = {"train": train, "held-out": held_out}.get(fit) or join(train, held_out)
+    states, strata, notes = first_states(held_out)
+    policies = [policy_of(finished) for finished in trained]
+    results = fqe.evaluate(
         log,
         states,
         policies,
         settings,
         tick,
-        choices_at=held.rows().obs if has_propensities(held) else None,
+        choices_at=held_out.rows().obs if has_propensities(held_out) else None,
         done=lambda number, values: done(trained[number].run.name, float(values.value.mean())),
     )
-    values = np.stack([one.value for one in found])  # [runs, fits, states]
+    values = np.stack([estimated.value for estimated in results])  # [runs, fits, states]
     drawn = draws(values, strata, settings.seed)
-    names = [one.run.name for one in trained]
+    names = [finished.run.name for finished in trained]
     methods = [finished.run.group for finished in trained]
     if seen:
-        notes.append("the held-out episodes were part of the training data: estimates are too good")
+        notes.append("the held-out episodes were part of the training data: estimates are too optimistic")
     if settings.fits == 1:
-        notes.append("a single fit of Q: intervals do not cover the fit")
-    # A sampler may fit networks to the held-out rows, for minutes: once, not once a seed.
+        notes.append("a single fit of Q: intervals do not cover differences between fits")
+    # A sampler may fit networks to the held-out rows for minutes: do it once, not for every seed.
     samplers = {finished.run.sampler for finished in trained if finished.run.weighs_any_row}
-    probability = {sampler: sampler.probabilities(held) for sampler in samplers}
+    probability = {sampler: sampler.probabilities(held_out) for sampler in samplers}
     weighted = [
-        weighted_reward(finished, held, settings.seed, probability.get(finished.run.sampler)) for finished in trained
+        weighted_reward(finished, held_out, settings.seed, probability.get(finished.run.sampler))
+        for finished in trained
     ]
     runs = [
         RunEstimate(
             name,
             method,
-            one.run.seed,
+            finished.run.seed,
             Interval.of(value.value.mean(), drawn[:, number]),
             value.value.mean(axis=1).tolist(),
             value.drift,
             value.clipped,
             weight,
-            _importance(held, policies[number], value, settings),
+            _importance(held_out, policies[number], value, settings),
         )
-        for number, (one, name, method, value, weight) in enumerate(
-            zip(trained, names, methods, found, weighted, strict=True)
+        for number, (finished, name, method, value, weight) in enumerate(
+            zip(trained, names, methods, results, weighted, strict=True)
         )
     ]
-    if any(one.clipped > 0.01 for one in runs):
-        notes.append("Q ran out of what the log knows for some runs (clipped > 1 %): distrust their values")
+    if any(run.clipped > MAX_CLIPPED for run in runs):
+        notes.append("Q exceeds the returns in the log for some runs (clipped > 1 %): do not trust their values")
     if any(run.importance and run.importance.effective < FEW_EPISODES for run in runs):
         notes.append(
-            f"importance sampling rests on fewer than {FEW_EPISODES} effective episodes for some runs: distrust those"
+            f"importance sampling rests on fewer than {FEW_EPISODES} effective episodes for some runs: do not trust those"
         )
-    promised = [one.weighted.reward.value if one.weighted else None for one in runs]
+    promised = [run.weighted.reward.value if run.weighted else None for run in runs]
     table, _, more = compare(methods, values.mean(axis=(1, 2)), drawn, settings.seed, promised)
-    total = {"name": held.meta.name, "episodes": len(held.episodes), "rows": len(held), "seen_in_training": seen}
+    total = {
+        "name": held_out.meta.name,
+        "episodes": len(held_out.episodes),
+        "rows": len(held_out),
+        "seen_in_training": seen,
+    }
     return Judgement(
         train.meta.name,
         total,
         fit,
         settings,
-        own_return(held, settings.discount, settings.seed),
-        mean_reward(held, np.ones(len(held)), settings.seed)[0],
+        own_return(held_out, settings.discount, settings.seed),
+        mean_reward(held_out, np.ones(len(held_out)), settings.seed)[0],
         table,
         runs,
         notes + more,
@@ -270,22 +282,22 @@ def _judge(
 
 
 def _importance(log: Dataset, policy: Any, values: fqe.Values, settings: FQE) -> Importance | None:
-    """Estimates by importance sampling of the policy as it is played, where the log has propensities."""
+    """Estimates by importance sampling for the deterministic policy that is played. None without propensities."""
     if not has_propensities(log):
         return None
     return importance(log, policy(log.rows().obs), settings.discount, values.choices, settings.seed)
 
 
-def policy_of(one: Trained) -> Callable[[np.ndarray], np.ndarray]:
+def policy_of(trained: Trained) -> Callable[[np.ndarray], np.ndarray]:
     """The policy as a function of raw observations, compiled once for all runs of a shape. Choices are one-hot rows."""
-    state = pruned(one.run.algorithm, one.run.spec, one.policy.state)
-    actor = Actors(one.run.algorithm, state, *(getattr(one.policy, name) for name in SCALING))
+    state = pruned(trained.run.algorithm, trained.run.spec, trained.policy.state)
+    actor = Actors(trained.run.algorithm, state, *(getattr(trained.policy, name) for name in SCALING))
 
     def acting(obs: np.ndarray) -> np.ndarray:
         parts = [np.asarray(_act(actor, obs[low : low + BLOCK])) for low in range(0, len(obs), BLOCK)]
         values = np.concatenate(parts)
-        # Q reads choices as one-hot rows, and the policy takes the choice with the greatest score.
-        return np.eye(values.shape[-1])[values.argmax(axis=-1)] if one.policy.is_discrete else values
+        # Q reads choices as one-hot rows, and the policy takes the choice with the highest score.
+        return np.eye(values.shape[-1])[values.argmax(axis=-1)] if trained.policy.is_discrete else values
 
     return acting
 
@@ -295,26 +307,28 @@ def _act(actor: Actors, obs: Any) -> Any:
     return act(actor, actor.state, obs)
 
 
-def first_states(held: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Observations that episodes begin with, the source of each, and what is to be said about them."""
+def first_states(held_out: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Observations that episodes begin with, the source of each, and notes about them."""
     notes = []
-    if held.has_episodes:
-        whole = np.flatnonzero(held.episodes.offset == 0)
-        if len(whole) == 0:
-            whole = np.arange(len(held.episodes))
-            notes.append("no piece is the beginning of an episode: values are at the pieces' first states")
-        states, source = held.start_obs[whole], held.episodes.source[whole]
+    if held_out.has_episodes:
+        first = np.flatnonzero(held_out.episodes.offset == 0)
+        if len(first) == 0:
+            first = np.arange(len(held_out.episodes))
+            notes.append("no segment begins an episode: values are at the segments' first states")
+        states = held_out.start_obs[first]
+        source = held_out.episodes.source[first]
     else:
-        states, source = held.rows().obs, held.source
-        notes.append(f"{held.meta.kind} data has no first states: values are averaged over all held-out states")
-    some = np.unique(np.linspace(0, len(states) - 1, min(len(states), STATES)).round().astype(int))
-    if len(states) < 10:
+        states = held_out.rows().obs
+        source = held_out.source
+        notes.append(f"{held_out.meta.kind} data has no first states: values are averaged over all held-out states")
+    chosen = np.unique(np.linspace(0, len(states) - 1, min(len(states), STATES)).round().astype(int))
+    if len(states) < FEW_STATES:
         notes.append(f"{len(states)} held-out first states: hold out more episodes")
-    return states[some], source[some], notes
+    return states[chosen], source[chosen], notes
 
 
 def _plain(value: Any) -> Any:
-    """Tuples with names as dictionaries."""
+    """The value with named tuples turned into dictionaries, for JSON."""
     if hasattr(value, "_asdict"):
         return {name: _plain(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):

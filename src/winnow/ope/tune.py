@@ -1,11 +1,11 @@
 """Choosing a method and its settings without an environment, with a bounded number of runs.
 
-Candidates are the published grids, cut short. Every candidate is trained once; the best third of them, by fitted Q
-evaluation on episodes that none of them saw, is trained again with other seeds, and so on until the runs are spent. So
-most runs go to candidates that are hard to tell apart. All runs are of full length: a policy's learning rate follows
-the length of its run, so a run cut short says little about the whole one. The runs of a round are packed into as few
-programs as they have shapes. A sampler of trials in turn (Optuna's) would wait for each before it starts the next, and
-has little to model in two dozen runs.
+Candidates are an excerpt of the published grids. Every candidate is trained once. The best third, by fitted Q
+evaluation on episodes that none of them saw, is trained again with other seeds, and so on until all runs are used. So
+most runs go to candidates that are hard to tell apart. All runs have full length: a policy's learning rate schedule
+depends on the length of its run, so a shortened run says little about the full one. The runs of a round are packed into
+one program for each shape. A sequential sampler of trials (such as Optuna's) would wait for each trial before the next,
+and two dozen runs are too few for its model.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ FORMAT = "winnow-tune-1"
 
 @dataclass(frozen=True)
 class Tuning:
-    """How candidates are trained and judged."""
+    """How candidates are trained and evaluated."""
 
     algorithm: str = "iql"
-    """Every candidate is trained with this one."""
+    """The algorithm that every candidate is trained with."""
     runs: int = 24
-    """Runs in all, at the most."""
+    """Maximum number of runs in all."""
     steps: int = 100_000
     """Updates of each run."""
     batch_size: int = 256
-    """Rows drawn for each update."""
+    """Rows sampled for each update."""
     hidden: tuple[int, ...] | None = None
-    """Widths of all hidden layers, where the algorithm's own are not wanted."""
+    """Widths of all hidden layers; default: those of the algorithm and the weighter."""
     learning_rate: float | None = None
-    """The algorithm's learning rate, where its own is not wanted."""
+    """The algorithm's learning rate; default: its own."""
     share: float = 0.2
-    """Part of the dataset's episodes that is held out to choose by."""
+    """Fraction of the dataset's episodes that is held out to choose by."""
     fit: Fit = "held-out"
     """The rows that Q is fitted to."""
     fqe: FQE = USUAL
@@ -67,15 +67,15 @@ class Tuning:
         made = resized(made, self.hidden) if self.hidden else made
         return dataclasses.replace(made, learning_rate=self.learning_rate) if self.learning_rate else made
 
-    def words(self, chosen: Candidate, dataset: str) -> list[str]:
-        """What follows `winnow train` to train a candidate as it was trained here."""
-        words = [dataset, "--algorithm", self.algorithm, *chosen.words]
-        words += ["--steps", str(self.steps), "--batch-size", str(self.batch_size)]
+    def train_options(self, chosen: Candidate, dataset: str) -> list[str]:
+        """The arguments of `winnow train` that train a candidate as it was trained here."""
+        options = [dataset, "--algorithm", self.algorithm, *chosen.options]
+        options += ["--steps", str(self.steps), "--batch-size", str(self.batch_size)]
         if self.learning_rate:
-            words += ["--algorithm.learning-rate", f"{self.learning_rate:g}"]
-        for place in ("algorithm", *(["weighter"] if self.hidden and chosen.has_layers else [])):
-            words += [f"--{place}.hidden", *map(str, self.hidden)] if self.hidden else []
-        return words
+            options += ["--algorithm.learning-rate", f"{self.learning_rate:g}"]
+        for part in ("algorithm", *(["weighter"] if self.hidden and chosen.has_layers else [])):
+            options += [f"--{part}.hidden", *map(str, self.hidden)] if self.hidden else []
+        return options
 
 
 AS_USUAL = Tuning()
@@ -83,32 +83,35 @@ AS_USUAL = Tuning()
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and how sure that is."""
+    """The chosen candidate, and how certain the choice is."""
 
     chosen: Candidate
     probability: float
-    """That its value is the highest of all candidates', as far as the intervals reach."""
+    """The probability that its value is the highest of all candidates', given the same uncertainty as the intervals."""
     runner_up: str
     """The candidate with the next best value."""
     ahead: float
     """The probability that the chosen one's value is above the runner-up's."""
     table: list[MethodEstimate]
-    """All candidates, best first; those that stayed longer have more runs."""
-    words: list[str]
-    """What follows `winnow train`."""
+    """All candidates, best first. Those that stayed longer have more runs."""
+    train_options: list[str]
+    """The arguments of `winnow train` that train the chosen candidate."""
     notes: list[str]
 
     def record(self) -> dict[str, Any]:
-        told = dataclasses.asdict(self) | {"chosen": self.chosen.label}
-        return told | {"table": [dataclasses.asdict(one) | {"value": one.value._asdict()} for one in self.table]}
+        fields = dataclasses.asdict(self)
+        table = [dataclasses.asdict(line) | {"value": line.value._asdict()} for line in self.table]
+        options = fields.pop("train_options")
+        return fields | {"chosen": self.chosen.label, "words": options, "table": table}
 
 
 def schedule(candidates: int, runs: int) -> list[tuple[int, int]]:
-    """(candidates that stay, runs that each of them gets) for every round, within the number of runs."""
+    """For every round: how many candidates stay, and how many runs each of them gets, within the number of runs."""
     if candidates < 2 or runs < 2:
-        raise BadInput(f"{candidates} candidates and {runs} runs: with fewer than 2 of each there is nothing to choose")
+        raise BadInput(f"there must be at least 2 candidates and 2 runs, got {candidates} and {runs}; give more")
     stay = min(candidates, max(2, runs // 2))
-    rounds, left = [(stay, 1)], runs - stay
+    rounds = [(stay, 1)]
+    left = runs - stay
     while left >= 2:
         stay = min(max(2, -(-stay // 3)), left)
         each = max(1, left // stay if stay == 2 else left // (2 * stay))
@@ -130,9 +133,10 @@ def tune(
 ) -> Choice:
     """Choose a candidate for a dataset.
 
-    out, resume: a folder for all runs and estimates; go on with what it holds
+    out: folder for all runs and estimates
+    resume: continue with the finished runs of that folder
     held_out: episodes to choose by, instead of a share of the dataset's own
-    say: told of every round
+    say: called with a line before every round
     """
     tuning.fqe.check()
     search = _Search(dataset, Path(out), tuning, list(candidates), held_out, progress, say)
@@ -156,28 +160,31 @@ class _Search:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Everything that can be refused is refused here, before anything is trained."""
+        """Refuse invalid settings and data before anything is trained."""
         tuning = self.tuning
-        self.train, self.held = self.dataset, self.held_out
+        self.train = self.dataset
+        self.held = self.held_out
         if self.held is None:
             self.train, self.held = split(self.dataset, tuning.share)
         self.rounds = schedule(len(self.candidates), tuning.runs)
         self.wanted = self.candidates[: self.rounds[0][0]]
-        if len({one.label for one in self.wanted}) < len(self.wanted):
-            raise BadInput("two candidates are the same; name each once")
+        labels = [candidate.label for candidate in self.wanted]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise BadInput(f"candidates must differ, got {twice} twice; name each once")
         learner = tuning.learner(self.train)
         self.runs: dict[str, Run] = {}
-        for one in self.wanted:
-            parts = one.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
-            self.runs[one.label] = Run(self.train, learner, *parts, name=one.label, method=one.label)
+        for candidate in self.wanted:
+            parts = candidate.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
+            label = candidate.label
+            self.runs[label] = Run(self.train, learner, *parts, name=label, method=label)
         check(list(self.runs.values()), steps=tuning.steps, batch_size=tuning.batch_size)
         estimate.check_fit(self.train, self.held)
         self.states, self.strata, self.notes = estimate.first_states(self.held)
-        if left := [one.label for one in self.candidates[len(self.wanted) :]]:
+        if left := [candidate.label for candidate in self.candidates[len(self.wanted) :]]:
             self.notes.append(f"{tuning.runs} runs are too few to try {', '.join(left)}")
 
     def claim(self, resume: bool) -> None:
-        """Make the folder ours: fresh, or one that holds the same search."""
+        """Claim the output folder, which must be fresh or hold the same search."""
         assert self.held is not None
         asked = {
             "format": FORMAT,
@@ -190,14 +197,16 @@ class _Search:
             "tuning": dataclasses.asdict(self.tuning),
         }
         wanted = json.loads(json.dumps(asked))
-        held = claim(self.folder / "config.json", wanted, resume, "a search; go on with it")
-        if held not in (None, wanted):
-            raise BadInput(f"{self.folder}: holds another search; give the same words again, or choose another --out")
+        earlier = claim(self.folder / "config.json", wanted, resume, "a search; continue it")
+        if earlier not in (None, wanted):
+            raise BadInput(f"{self.folder}: holds another search; resume with the same command or choose another --out")
 
     def go(self) -> Choice:
-        stay, seeds = list(self.runs), dict.fromkeys(self.runs, 0)
+        stay = list(self.runs)
+        seeds = dict.fromkeys(self.runs, 0)  # runs that each candidate has had
         table: list[MethodEstimate] = []
-        drawn, more = np.zeros((0, 0)), []
+        drawn = np.zeros((0, 0))
+        more: list[str] = []
         for number, (count, each) in enumerate(self.rounds, 1):
             stay = stay[:count]
             self.say(f"round {number} of {len(self.rounds)}: {len(stay)} candidates, {each} more run(s) of each")
@@ -218,32 +227,36 @@ class _Search:
             resume=True,
             progress=self.progress,
         )
-        self.trained |= {one.run.name: one for one in done if not one.failure}
-        self.notes += [f"{one.run.name} failed ({one.failure}) and is left out" for one in done if one.failure]
+        self.trained |= {finished.run.name: finished for finished in done if not finished.failure}
+        failed = [finished for finished in done if finished.failure]
+        self.notes += [f"{finished.run.name} failed ({finished.failure}) and is left out" for finished in failed]
         if not self.trained:
             raise BadInput(f"{self.folder}: no candidate could be trained: {'; '.join(self.notes)}")
 
     def _judge(self) -> None:
-        """Values of the runs that have none yet: [fits, states] each, kept on disk."""
+        """Estimate the values [fits, states] of the runs that have none yet. They are saved on disk."""
         assert self.held is not None
-        path, settings = self.folder / "values.safetensors", self.tuning.fqe
+        path = self.folder / "values.safetensors"
+        settings = self.tuning.fqe
         like = np.zeros((settings.fits, len(self.states)))
         if path.exists():
             known = [name for name in checkpoint.read_record(path)["runs"] if name in self.trained]
             self.values |= checkpoint.load(path, dict.fromkeys(known, like))
-        new = [one for name, one in self.trained.items() if name not in self.values]
+        new = [finished for name, finished in self.trained.items() if name not in self.values]
         if not new:
             return
         log = {"train": self.train, "held-out": self.held}.get(self.tuning.fit) or join(self.train, self.held)
         with Progress(settings.steps * len(new), shown=self.progress, unit="updates") as bar:
             bar.describe(f"fitting Q to {len(new)} policies")
-            found = fqe.evaluate(log, self.states, [estimate.policy_of(one) for one in new], settings, bar.count)
-        self.values |= {one.run.name: value.value for one, value in zip(new, found, strict=True)}
+            policies = [estimate.policy_of(finished) for finished in new]
+            estimates = fqe.evaluate(log, self.states, policies, settings, bar.count)
+        self.values |= {finished.run.name: value.value for finished, value in zip(new, estimates, strict=True)}
         checkpoint.save(path, self.values, {"runs": sorted(self.values)})
 
     def _compare(self) -> tuple[list[MethodEstimate], np.ndarray, list[str]]:
         names = list(self.trained)
-        values, seed = np.stack([self.values[name] for name in names]), self.tuning.fqe.seed
+        values = np.stack([self.values[name] for name in names])
+        seed = self.tuning.fqe.seed
         drawn = ranking.draws(values, self.strata, seed)
         labels = [self.trained[name].run.group for name in names]
         return ranking.compare(labels, values.mean(axis=(1, 2)), drawn, seed, [None] * len(names))
@@ -260,7 +273,7 @@ class _Search:
             table[other].method,
             float(np.mean(drawn[:, first] > drawn[:, other])),
             table,
-            self.tuning.words(chosen, self.dataset.path or self.dataset.meta.name),
+            self.tuning.train_options(chosen, self.dataset.path or self.dataset.meta.name),
             self.notes + more,
         )
         write_text(self.folder / "tune.json", json.dumps(choice.record(), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The weighted reward: what a run's weights promise, and what the logged episodes earned themselves.
+"""The weighted reward: what a run's weights promise, and the returns of the logged episodes themselves.
 
 All of it is on held-out rows, with intervals from resampling their episodes inside each source.
 """
@@ -24,7 +24,7 @@ BLOCK = 65_536
 
 
 class Interval(NamedTuple):
-    """An estimate and its 95 % interval; no width is known where the ends are the value itself."""
+    """An estimate and its 95 % interval. If both ends equal the value, the width is unknown."""
 
     value: float
     low: float
@@ -41,52 +41,57 @@ class Weighted(NamedTuple):
     """J(D_w) on held-out rows."""
 
     reward: Interval  # the mean reward of a step
-    episodes: float  # effective number of held-out episodes that it rests on
-    flow: float  # flow residual of the weighted rows (see `weighters.diagnostics`): J is a policy's only where it is 0
+    episodes: float  # effective number of held-out episodes behind the estimate
+    flow: (
+        float  # flow residual of the weighted rows (see `weighters.diagnostics`); J is a policy's value only if it is 0
+    )
 
 
 def weighted_reward(
-    one: Trained, held: Dataset, seed: int = 0, probability: np.ndarray | None = None
+    trained: Trained, held_out: Dataset, seed: int = 0, probability: np.ndarray | None = None
 ) -> Weighted | None:
-    """J(D_w) = Σ p w r / Σ p w over held-out rows: p the sampler's probabilities of them, w the run's learnt weights.
+    """J(D_w) = Σ p w r / Σ p w over held-out rows, with the sampler's probabilities p and the run's learned weights w.
 
-    A sampler looks at the held-out episodes alone (AW's regression and range, PF's threshold are theirs); `probability`
-    is what it gives them, where that is known already. None where the weighter's state has a number for each training
-    row.
+    The sampler sees the held-out episodes alone: AW's regression and range and PF's threshold are computed from them.
+    None if the weighter's state holds a number for each training row.
+
+    probability: the sampler's probabilities of the held-out rows, if the caller has them already
     """
-    run = one.run
+    run = trained.run
     if not run.weighs_any_row:
         return None
-    start = held.start_obs[np.random.default_rng([seed, 4]).integers(len(held.episodes), size=len(held))]
-    batch = read(held.rows(), start, Scaling.of(run.dataset, run.weighter), row=np.arange(len(held)))
-    score = weigh(run.weighter, one.weighter_state, batch, BLOCK).astype(np.float64)
-    sampled = run.sampler.probabilities(held) if probability is None else probability
+    number = np.random.default_rng([seed, 4]).integers(len(held_out.episodes), size=len(held_out))
+    scaling = Scaling.of(run.dataset, run.weighter)
+    batch = read(held_out.rows(), held_out.start_obs[number], scaling, row=np.arange(len(held_out)))
+    score = weigh(run.weighter, trained.weighter_state, batch, BLOCK).astype(np.float64)
+    sampled = run.sampler.probabilities(held_out) if probability is None else probability
     weight = sampled * np.exp(score - score.max())
     weight /= weight.sum()
-    reward, episodes = mean_reward(held, weight, seed)
+    reward, episodes = mean_reward(held_out, weight, seed)
     flow = float(diagnose(jnp.asarray(weight, jnp.float32), batch)["weight/flow"])
     return Weighted(reward, episodes, flow)
 
 
-def own_return(held: Dataset, discount: float, seed: int) -> Interval | None:
-    """The held-out episodes' own discounted return, up to where the recording ends: what the data's makers earned."""
-    if not held.has_episodes or held.meta.return_range or held.episodes.offset.any():
+def own_return(held_out: Dataset, discount: float, seed: int) -> Interval | None:
+    """The held-out episodes' own discounted return, up to the end of the recording: that of the behaviour policies."""
+    if not held_out.has_episodes or held_out.meta.return_range or held_out.episodes.offset.any():
         return None
-    steps = np.arange(len(held)) - np.repeat(held.episodes.start, held.episodes.length)
-    returns = np.add.reduceat(discount**steps * held.reward.astype(np.float64), held.episodes.start)
-    return Interval.of(returns.mean(), _resampled(held, returns, np.ones(len(returns)), seed))
+    steps = np.arange(len(held_out)) - np.repeat(held_out.episodes.start, held_out.episodes.length)
+    returns = np.add.reduceat(discount**steps * held_out.reward.astype(np.float64), held_out.episodes.start)
+    return Interval.of(returns.mean(), _resampled(held_out, returns, np.ones(len(returns)), seed))
 
 
-def mean_reward(held: Dataset, weight: np.ndarray, seed: int) -> tuple[Interval, float]:
-    """The weighted mean reward of a row with its interval over episodes, and how many episodes it rests on."""
-    earned, mass = (np.add.reduceat(x, held.episodes.start) for x in (weight * held.reward, weight))
-    drawn = _resampled(held, earned, mass, seed)
-    return Interval.of(earned.sum() / mass.sum(), drawn), float(mass.sum() ** 2 / (mass**2).sum())
+def mean_reward(held_out: Dataset, weight: np.ndarray, seed: int) -> tuple[Interval, float]:
+    """The weighted mean reward of a row with its interval over episodes, and the effective number of episodes."""
+    rewards, mass = (np.add.reduceat(x, held_out.episodes.start) for x in (weight * held_out.reward, weight))
+    samples = _resampled(held_out, rewards, mass, seed)
+    return Interval.of(rewards.sum() / mass.sum(), samples), float(mass.sum() ** 2 / (mass**2).sum())
 
 
-def _resampled(held: Dataset, top: np.ndarray, bottom: np.ndarray, seed: int) -> np.ndarray:
-    """Σ top / Σ bottom over episodes drawn with replacement inside each source, many times."""
-    rng, source = np.random.default_rng([seed, 5]), held.episodes.source
+def _resampled(held_out: Dataset, top: np.ndarray, bottom: np.ndarray, seed: int) -> np.ndarray:
+    """Σ top / Σ bottom over episodes resampled with replacement inside each source, many times."""
+    rng = np.random.default_rng([seed, 5])
+    source = held_out.episodes.source
     sums = np.zeros((2, RESAMPLES))
     for label in np.unique(source):
         inside = np.flatnonzero(source == label)
