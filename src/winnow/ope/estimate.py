@@ -258,7 +258,7 @@ def _judge(
         notes.append("Q exceeds the returns in the log for some runs (clipped > 1 %): do not trust their values")
     if any(run.importance and run.importance.effective < FEW_EPISODES for run in runs):
         notes.append(
-            f"importance sampling rests on fewer than {FEW_EPISODES} effective episodes for some runs: do not trust those"
+            f"importance sampling has fewer than {FEW_EPISODES} effective episodes for some runs: do not trust those"
         )
     promised = [run.weighted.reward.value if run.weighted else None for run in runs]
     table, _, more = compare(methods, values.mean(axis=(1, 2)), drawn, settings.seed, promised)
