@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from winnow import toy
+from winnow.errors import run_script
 from winnow.samplers import SAMPLERS
 from winnow.samplers.fits import continued, followed
 
@@ -58,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

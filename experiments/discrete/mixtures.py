@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from winnow.data.catalogue import open_named
+from winnow.errors import run_script
 from winnow.evaluation.settings import Evaluation
 from winnow.methods import make_algorithm, method, resized
 from winnow.training import train_runs
@@ -27,7 +28,13 @@ ENVIRONMENTS = ("cartpole", "acrobot")
 PERCENTS = (1, 5, 10)
 METHODS = ("uniform", "aw", "dw-aw", "best-source")
 ALGORITHMS = ("bc", "cql", "iql")
-ROWS, SEEDS, STEPS, BATCH, HIDDEN, RATE, EPISODES = 60_000, 5, 1_500, 64, (64, 64), 1e-3, 10
+ROWS = 60_000
+SEEDS = 5
+STEPS = 1_500
+BATCH = 64
+HIDDEN = (64, 64)
+RATE = 1e-3
+EPISODES = 10
 FILE = Path(__file__).parents[2] / "results" / "discrete" / "mixtures.json"
 
 
@@ -112,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

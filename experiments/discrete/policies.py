@@ -18,6 +18,8 @@ import gymnasium
 import numpy as np
 from safetensors.numpy import save_file
 
+from winnow.errors import run_script
+
 HIDDEN = 16
 """Units of the hidden layer."""
 LOGIT_SPREAD = 12.0
@@ -40,7 +42,8 @@ TASKS = (Task("cartpole", "CartPole-v1", 25), Task("acrobot", "Acrobot-v1", 25))
 
 def layers(vector: np.ndarray, inputs: int, outputs: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """A network's weights and biases out of one vector."""
-    first, second = inputs * HIDDEN, HIDDEN * outputs
+    first = inputs * HIDDEN
+    second = HIDDEN * outputs
     parts = np.split(vector, np.cumsum([first, HIDDEN, second]))
     return [(parts[0].reshape(inputs, HIDDEN), parts[1]), (parts[2].reshape(HIDDEN, outputs), parts[3])]
 
@@ -53,7 +56,9 @@ def logits(network: list[tuple[np.ndarray, np.ndarray]], obs: np.ndarray) -> np.
 def play(env: Any, network: list[tuple[np.ndarray, np.ndarray]], seed: int) -> tuple[float, list[np.ndarray]]:
     """The return of one greedy episode, and the states in it."""
     obs, _ = env.reset(seed=seed)
-    total, states, over = 0.0, [], False
+    total = 0.0
+    states = []
+    over = False
     while not over:
         states.append(obs)
         obs, reward, terminated, truncated, _ = env.step(int(logits(network, obs).argmax()))
@@ -64,11 +69,14 @@ def play(env: Any, network: list[tuple[np.ndarray, np.ndarray]], seed: int) -> t
 
 def search(task: Task) -> Iterator[tuple[int, float, np.ndarray]]:
     """Generations: their number, the mean return of the mean network, and that network."""
-    env, rng = gymnasium.make(task.environment), np.random.default_rng(task.seed)
+    env = gymnasium.make(task.environment)
+    rng = np.random.default_rng(task.seed)
     space: Any = env.action_space
-    inputs, outputs = env.observation_space.shape[0], int(space.n)  # pyright: ignore[reportOptionalSubscript]
+    inputs = env.observation_space.shape[0]  # pyright: ignore[reportOptionalSubscript]
+    outputs = int(space.n)
     size = inputs * HIDDEN + HIDDEN + HIDDEN * outputs + outputs
-    mean, deviation = np.zeros(size), np.ones(size)
+    mean = np.zeros(size)
+    deviation = np.ones(size)
     for generation in range(task.generations):
         candidates = mean + deviation * rng.normal(size=(task.population, size))
         seeds = [1000 * generation + episode for episode in range(task.episodes)]
@@ -118,4 +126,4 @@ def save(task: Task, vector: np.ndarray, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
