@@ -134,12 +134,8 @@ class CQL:
         def critic_loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             value, over = values(params["critic"])
             td = expect(td_weight, ((value - target_q) ** 2).sum(axis=0))
-            penalty = expect(weights.sa, over.sum(axis=0))
-            return td + self.penalty * penalty, {
-                "loss/td": td,
-                "loss/penalty": penalty,
-                "q": expect(weights.sa, value[0]),
-            }
+            cost = expect(weights.sa, over.sum(axis=0))
+            return td + self.penalty * cost, {"loss/td": td, "loss/penalty": cost, "q": expect(weights.sa, value[0])}
 
         def loss(params: dict[str, Any]) -> tuple[Array, Metrics]:
             critic, critic_metrics = critic_loss(params)

@@ -70,8 +70,8 @@ class DiscreteCQL:
             values = mlp(params["critic"], batch.obs)
             q = taken(values, batch.action)
             td = expect(weights.values.sa, huber(target_q - q))
-            penalty = expect(weights.sa, jax.nn.logsumexp(values, axis=-1) - q)
-            return td + self.penalty * penalty, {"loss/td": td, "loss/penalty": penalty, "q": expect(weights.sa, q)}
+            cost = expect(weights.sa, jax.nn.logsumexp(values, axis=-1) - q)
+            return td + self.penalty * cost, {"loss/td": td, "loss/penalty": cost, "q": expect(weights.sa, q)}
 
         params, optimiser, metrics = minimise(loss, state.params, state.optimiser, self.learning_rate)
         target_critic = track(state.target_critic, params["critic"], self.target_rate)
