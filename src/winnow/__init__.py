@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from winnow.algorithms import BC, CQL, IQL, TD3BC
+    from winnow.algorithms import BC, CQL, FQL, IQL, TD3BC, ReBRAC
     from winnow.data.arrays import from_arrays
     from winnow.data.dataset import Dataset
     from winnow.data.holdout import split
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from winnow.weighters import Density, Dual, Fixed, NoWeights, OptiDICE
 
 _HOME = {
-    "winnow.algorithms": ("BC", "CQL", "IQL", "TD3BC"),
+    "winnow.algorithms": ("BC", "CQL", "FQL", "IQL", "TD3BC", "ReBRAC"),
     "winnow.data.arrays": ("from_arrays",),
     "winnow.data.dataset": ("Dataset",),
     "winnow.data.holdout": ("split",),

@@ -35,6 +35,7 @@ class Batch(NamedTuple):
     row: Array  # [B] the row's number in its dataset
     step: Array  # [] int: number of updates before this one; the same for every run of a pack
     progress: Array  # [] fraction of the run that is done, 0 at its first update; for schedules
+    next_action: Array | None = None  # [B, A] the data's action at s', NaN where an episode's rows end; see `Algorithm`
     frequency: Array | None = None  # [B] sampling probability × dataset size; None unless a weighter `reads_frequency`
 
 
@@ -104,7 +105,8 @@ class Algorithm(Protocol):
         [..., K]; the choice with the greatest one is taken."""
         ...
 
-    # Optional: `action_kind`, "continuous" unless it says "discrete".
+    # Optional: `action_kind`, "continuous" unless it says "discrete"; `reads_next_action`, a class attribute that is true
+    # if batches must have `next_action`.
     # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches. `nll`: the
     # negative log-likelihood of the data's action, or `error`, the squared distance to it, of a policy without a
     # density; `q`, `v`, `advantage` where there are such.

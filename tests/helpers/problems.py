@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jax._src import compiler
 
-from winnow.algorithms import ALGORITHMS, CQL, IQL, TD3BC
+from winnow.algorithms import ALGORITHMS, CQL, FQL, IQL, TD3BC, ReBRAC
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.packs.precision import if_known
@@ -44,6 +44,8 @@ ALGORITHM_CASES: dict[str, Any] = {name: tiny(kind) for name, kind in ALGORITHMS
     "cql-literal": tiny(CQL, reg_only="literal"),
     "cql-strict": tiny(CQL, reg_only="strict"),
     "td3bc-every-update": tiny(TD3BC, actor_every=1),
+    "rebrac-every-update": tiny(ReBRAC, actor_every=1, normalise_actor=True),
+    "fql-normalised": tiny(FQL, normalise_q=True, target="min", normalise_actor=True),
 }
 """Every registered algorithm, and the variants whose program differs."""
 
@@ -136,10 +138,12 @@ def choosing_bandit(rows: int = 512, choices: int = 5, best: int = 3) -> Dataset
 
 
 def toy_batch(seed: int = 0, size: int = 8) -> Batch:
-    """Random rows. Row 1 and every fourth after it is terminal; row 0 is not."""
+    """Random rows. Row 1 and every fourth after it is terminal; row 0 is not, but ends an episode too."""
     rng = np.random.default_rng(seed)
     obs, following, start = rng.normal(size=(3, size, OBS)).astype(np.float32)
     unit = rng.random(size).astype(np.float32)
+    following_action = np.random.default_rng(1_000 + seed).uniform(-1, 1, (size, ACTION))
+    following_action[np.arange(size) % 4 < 2] = np.nan
     return Batch(
         obs=jnp.asarray(obs),
         action=jnp.asarray(rng.uniform(-1, 1, (size, ACTION)).astype(np.float32)),
@@ -147,6 +151,7 @@ def toy_batch(seed: int = 0, size: int = 8) -> Batch:
         next_obs=jnp.asarray(following),
         terminal=jnp.asarray((np.arange(size) % 4 == 1).astype(np.float32)),
         unit_reward=jnp.asarray(unit),
+        next_action=jnp.asarray(following_action, jnp.float32),
         start_obs=jnp.asarray(start),
         row=jnp.asarray(np.resize(rng.permutation(ROWS), size)),
         step=jnp.zeros((), int),

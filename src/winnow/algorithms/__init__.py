@@ -12,7 +12,9 @@ from winnow.algorithms.cql import CQL
 from winnow.algorithms.discrete_bc import DiscreteBC
 from winnow.algorithms.discrete_cql import DiscreteCQL
 from winnow.algorithms.discrete_iql import DiscreteIQL
+from winnow.algorithms.fql import FQL
 from winnow.algorithms.iql import IQL
+from winnow.algorithms.rebrac import ReBRAC
 from winnow.algorithms.td3bc import TD3BC
 
 ALGORITHMS: dict[str, type] = {
@@ -20,9 +22,11 @@ ALGORITHMS: dict[str, type] = {
     "iql": IQL,
     "cql": CQL,
     "td3bc": TD3BC,
+    "rebrac": ReBRAC,
+    "fql": FQL,
     "discrete-bc": DiscreteBC,
     "discrete-iql": DiscreteIQL,
     "discrete-cql": DiscreteCQL,
 }
 
-__all__ = ["ALGORITHMS", "BC", "CQL", "IQL", "TD3BC", "DiscreteBC", "DiscreteCQL", "DiscreteIQL"]
+__all__ = ["ALGORITHMS", "BC", "CQL", "FQL", "IQL", "TD3BC", "DiscreteBC", "DiscreteCQL", "DiscreteIQL", "ReBRAC"]

@@ -207,6 +207,7 @@ def gather(tables: Tables, lane: Lane, row: Array, start: Array, step: Array, pr
         row=row,
         step=step,
         progress=progress,
+        next_action=_next_action(tables, lane, row, slot),
         frequency=tables.frequency[lane.first_alias + row] if len(tables.frequency) else None,
     )
 
@@ -216,6 +217,15 @@ def _unit_action(action: Array, lane: Lane) -> Array:
     if jnp.issubdtype(action.dtype, jnp.integer):
         return jax.nn.one_hot(action[..., 0], lane.action_half.shape[-1])
     return (action - lane.action_centre) / lane.action_half
+
+
+def _next_action(tables: Tables, lane: Lane, row: Array, slot: Array) -> Array | None:
+    """Actions of the rows that follow in the same episode, if the algorithm asks for them; NaN where there is none."""
+    if not getattr(lane.algorithm, "reads_next_action", False):
+        return None
+    follows = (row + 1 < lane.rows) & (tables.slot[lane.first_row + row + 1] == slot + 1)
+    action = _unit_action(tables.action[slot + 1], lane)
+    return jnp.where(follows[:, None], action, jnp.nan)
 
 
 def draw(tables: Tables, lane: Lane, key: Array, size: int, step: Array, progress: Array) -> Batch:
