@@ -6,10 +6,13 @@
     cql, dw-cql      FOLDER/CQL of the same, which is JaxCQL
     td3bc            sfujim/TD3_BC
     dw-td3bc         FOLDER/TD3BC of Improbable-AI/dw-offline-rl, with its d3rlpy built in place
+    rebrac           tinkoff-ai/ReBRAC
+    fql              seohongpark/fql
 
 It needs an environment of the code's time and not winnow: jax 0.4.20 with flax 0.7.4, optax 0.1.9, distrax 0.1.5 and
-tensorflow-probability 0.23 ran IQL and CQL, PyTorch 2.13 with numpy 1.26 the others. Nothing of the code is changed,
-but parameters are cast to 64 bits, and random numbers are taken from the file, so that both sides draw alike.
+tensorflow-probability 0.23 ran IQL and CQL, jax 0.4.35 with flax 0.10.2, optax 0.2.4 and ml_collections ReBRAC and FQL,
+PyTorch 2.13 with numpy 1.26 the others. Nothing of the code is changed, but parameters are cast to 64 bits, and random
+numbers are taken from the file, so that both sides draw alike.
 """
 
 from __future__ import annotations
@@ -175,6 +178,138 @@ def cql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
     return step, params
 
 
+def normed_layers(name: str, networks: Mapping[str, Any]) -> Params:
+    """A flax network of dense layers, perhaps normalised, under winnow's names; twins are stacked in both."""
+    found = {}
+    for depth in range(sum(key.startswith("Dense_") for key in networks)):
+        found[f"{name}/{depth}/w"] = networks[f"Dense_{depth}"]["kernel"]
+        found[f"{name}/{depth}/b"] = networks[f"Dense_{depth}"]["bias"]
+        if norm := networks.get(f"LayerNorm_{depth}"):
+            found[f"{name}/{depth}/scale"] = norm["scale"]
+            found[f"{name}/{depth}/offset"] = norm["bias"]
+    return {key: np.array(value, np.float64) for key, value in found.items()}
+
+
+def leave_out(*names: str) -> None:
+    """Stand-ins for modules that the authors' updates import and never call."""
+    import types
+
+    for name in names:
+        module = types.ModuleType(name)
+        module.__dict__["__getattr__"] = lambda attribute: type(attribute, (), {})
+        module.__dict__["wrap"] = lambda *_: lambda function: function  # a decorator of pyrallis
+        module.__dict__["__path__"] = []
+        sys.modules[name] = module
+
+
+def rebrac(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callable[[], Params]]:
+    import jax
+    import optax
+
+    leave_out("wandb", "pyrallis", "distrax", "tqdm", "tqdm.auto", "src.utils.buffer", "src.utils.common")
+    from src.algorithms import rebrac as code  # pyright: ignore[reportMissingImports]
+    from src.networks import DetActor, EnsembleCritic  # pyright: ignore[reportMissingImports]
+
+    obs, action = batches["obs"][0, :1], batches["action"][0, :1]
+    modules = DetActor(action.shape[-1], layernorm=False), EnsembleCritic(num_critics=2, layernorm=True)
+    begin = [
+        in_double(module.init(jax.random.PRNGKey(number), *inputs))
+        for number, (module, inputs) in enumerate(zip(modules, ((obs,), (obs, action)), strict=True))
+    ]
+    kinds = code.ActorTrainState, code.CriticTrainState
+    states = [
+        kind.create(apply_fn=module.apply, params=params, target_params=params, tx=optax.adam(1e-3))
+        for kind, module, params in zip(kinds, modules, begin, strict=True)
+    ]
+    jax.random.normal = lambda *_, **__: batches["noise_td3"]
+    columns = {
+        "states": "obs",
+        "actions": "action",
+        "rewards": "reward",
+        "next_states": "next_obs",
+        "next_actions": "next_action",
+        "dones": "terminal",
+    }
+
+    class Losses(dict[str, Any]):
+        """What stands in for the authors' running means: the last values."""
+
+        def update(self, values: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return Losses(self | values)
+
+    penalties = {"actor_bc_coef": 0.01, "critic_bc_coef": 0.01}
+    settings = {"gamma": 0.99, "tau": 0.005, "policy_noise": 0.2, "noise_clip": 0.5} | penalties
+
+    def step(number: int) -> dict[str, float]:
+        batch = {name: batches[column][number] for name, column in columns.items()}
+        update = code.update_td3_no_targets if number % 2 else code.update_td3
+        more = {} if number % 2 else {"normalize_q": True}
+        actor, critic = states
+        _, *states[:], info = update(jax.random.PRNGKey(0), actor, critic, batch, metrics=Losses(), **settings, **more)
+        return {"loss/critic": float(info["critic_loss"])}
+
+    def params() -> Params:
+        actor, critic = (state.params["params"] for state in states)
+        (twins,) = critic.values()
+        return normed_layers("actor", actor_tree(actor)) | normed_layers("critic", actor_tree(twins))
+
+    def actor_tree(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Layers of a `Sequential` are numbered by their place in it: `layers_0`, `layers_2`, …"""
+        order = sorted(tree, key=lambda name: int(name.rpartition("_")[2]))
+        if not order[0].startswith("layers_"):
+            return tree
+        dense = [tree[name] for name in order if "kernel" in tree[name]]
+        norms = [tree[name] for name in order if "scale" in tree[name]]
+        named = {f"Dense_{depth}": layer for depth, layer in enumerate(dense)}
+        return named | {f"LayerNorm_{depth}": layer for depth, layer in enumerate(norms)}
+
+    return step, params
+
+
+def fql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callable[[], Params]]:
+    import jax
+
+    leave_out("distrax", "wandb")
+    from agents.fql import FQLAgent, get_config  # pyright: ignore[reportMissingImports]
+
+    config = get_config()
+    made = FQLAgent.create(0, batches["obs"][0, :1], batches["action"][0, :1], config)
+    network = made.network
+    start = in_double(network.params)
+    made = made.replace(network=network.replace(params=start, opt_state=network.tx.init(start)))
+    # In the order in which an update asks for them; the last is for a number that is only reported.
+    normal = itertools.cycle([batches[f"fql_{name}"] for name in ("next", "start", "noise", "noise")])
+    jax.random.normal = lambda *_, **__: next(normal)
+    time, usual = batches["fql_time"], jax.random.uniform
+
+    def uniform(key: Any, shape: Any = (), *args: Any, **kwargs: Any) -> Any:
+        """Flax asks its initialisers for shapes in every call; these may draw as they like."""
+        return time if shape == time.shape else usual(key, shape, *args, **kwargs)
+
+    jax.random.uniform = uniform
+    columns = {
+        "observations": "obs",
+        "actions": "action",
+        "rewards": "reward",
+        "next_observations": "next_obs",
+        "masks": "goes_on",
+    }
+
+    def step(number: int) -> dict[str, float]:
+        nonlocal made
+        made, info = made.update({name: batches[column][number] for name, column in columns.items()})
+        names = {"critic": "critic/critic_loss", "flow": "actor/bc_flow_loss", "distillation": "actor/distill_loss"}
+        return {f"loss/{name}": float(info[theirs]) for name, theirs in names.items()}
+
+    def params() -> Params:
+        trees = made.network.params
+        found = normed_layers("critic", trees["modules_critic"]["value_net"])
+        found |= normed_layers("flow", trees["modules_actor_bc_flow"]["mlp"])
+        return found | normed_layers("policy", trees["modules_actor_onestep_flow"]["mlp"])
+
+    return step, params
+
+
 # --------------------------------------------------------------------------------------------------- PyTorch
 
 
@@ -269,6 +404,8 @@ PEERS: dict[str, tuple[Callable[..., Any], str]] = {
     "iql": (iql, "IQL"),
     "cql": (cql, "CQL"),
     "td3bc": (td3bc, ""),
+    "rebrac": (rebrac, ""),
+    "fql": (fql, ""),
 }
 
 

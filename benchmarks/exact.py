@@ -43,7 +43,11 @@ def make_batches(name: str, seed: int = 0) -> dict[str, np.ndarray]:
     """Rows of a dataset as each algorithm reads them, and the random numbers of its updates, in 64 bits."""
     data = open_dataset(name)
     rng = np.random.default_rng(seed)
-    index = rng.integers(0, len(data), (max(LOOKS), BATCH))
+    rows = data.rows()
+    # Rows that a timeout ends have no next action; the authors' code has no such rows.
+    follows = np.append(data.episode[1:] == data.episode[:-1], False)
+    whole = np.flatnonzero(follows | (rows.terminal > 0))
+    index = whole[rng.integers(0, len(whole), (max(LOOKS), BATCH))]
     obs, action, reward, next_obs, terminal = (np.asarray(part, np.float64) for part in data.rows(index.reshape(-1)))
     mean, std = (moment.astype(np.float64) for moment in data.obs_moments)
     scale, shift = reward_transform(data, "return-range")
@@ -60,6 +64,7 @@ def make_batches(name: str, seed: int = 0) -> dict[str, np.ndarray]:
         "reward_iql": scale * reward + shift,
         "weighter_std": deviation * reward,
         "weighter_minmax": unit * reward + low,
+        "next_action": rows.action[np.minimum(index.reshape(-1) + 1, len(data) - 1)],
         "terminal": terminal,
         "goes_on": 1 - terminal,
     }
@@ -73,8 +78,9 @@ def make_batches(name: str, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def draws(actions: int) -> dict[str, np.ndarray]:
-    """What winnow's CQL and TD3+BC draw in an update with this key. Of several actions a row, rows come first."""
+    """What winnow's algorithms draw in an update with this key. Of several actions a row, rows come first."""
     k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(KEY, 5)
+    k_fql = dict(zip(("next", "start", "time", "noise"), jax.random.split(KEY, 4), strict=True))
     several = (10, BATCH, actions)
     rows_first = (1, 0, 2)
     numbers = {
@@ -84,6 +90,8 @@ def draws(actions: int) -> dict[str, np.ndarray]:
         "noise_here": jax.random.normal(k_here, several).transpose(rows_first),
         "noise_there": jax.random.normal(k_there, several).transpose(rows_first),
         "noise_td3": jax.random.normal(KEY, (BATCH, actions)),
+        "fql_time": jax.random.uniform(k_fql.pop("time"), (BATCH, 1)),
+        **{f"fql_{name}": jax.random.normal(key, (BATCH, actions)) for name, key in k_fql.items()},
     }
     return {name: np.asarray(value) for name, value in numbers.items()}
 
@@ -176,6 +184,7 @@ def _batch(family: str, batches: dict[str, np.ndarray], number: int) -> Batch:
         terminal=jnp.asarray(batches["terminal"][number]),
         unit_reward=jnp.asarray(batches["weighter_std" if family == "iql" else "weighter_minmax"][number]),
         start_obs=jnp.asarray(following),  # the authors' flow goes to s' after a terminal too
+        next_action=jnp.asarray(batches["next_action"][number]),
         row=jnp.zeros(BATCH, int),
         step=jnp.asarray(number),
         progress=jnp.asarray(number / MAX_STEPS),

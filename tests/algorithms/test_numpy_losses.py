@@ -17,7 +17,7 @@ import pytest
 from helpers.problems import SPEC, perturbed, quick_compiles, tiny, toy_batch, toy_weights
 from scipy.special import log1p, logsumexp
 
-from winnow.algorithms import BC, CQL, IQL, TD3BC
+from winnow.algorithms import BC, CQL, FQL, IQL, TD3BC, ReBRAC
 from winnow.types import Batch
 
 KEY = jax.random.key(11)
@@ -201,6 +201,103 @@ def td3bc_actor(algorithm: TD3BC, params: Any, state: Any, batch: Any, weights: 
     return imitation - improvement, {"loss/actor": imitation - improvement}
 
 
+def gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def normed(layers: Any, *inputs: np.ndarray, activation: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Layers whose activations are standardised over the units, where a layer has a scale for that."""
+    x = np.concatenate(inputs, axis=-1)
+    for layer in layers[:-1]:
+        x = activation(x @ layer["w"] + layer["b"])
+        if "scale" in layer:
+            mean = x.mean(axis=-1, keepdims=True)
+            x = (x - mean) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-6) * layer["scale"] + layer["offset"]
+    return x @ layers[-1]["w"] + layers[-1]["b"]
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def normed_both(params: Any, *inputs: np.ndarray, activation: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    each = [jax.tree.map(lambda array, number=number: array[number], params) for number in range(2)]
+    return np.stack([normed(layers, *inputs, activation=activation)[..., 0] for layers in each])
+
+
+def rebrac_policy(actor: Any, obs: np.ndarray) -> np.ndarray:
+    return np.tanh(normed(actor, obs, activation=relu))
+
+
+def rebrac_critic(algorithm: ReBRAC, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
+    """Rows whose episode ends have no next action: nothing is paid there."""
+    noise = np.clip(
+        algorithm.target_noise * td3bc_draws(batch.action.shape), -algorithm.noise_clip, algorithm.noise_clip
+    )
+    following = np.clip(rebrac_policy(state.target["actor"], batch.next_obs) + noise, -1, 1)
+    value = normed_both(state.target["critic"], batch.next_obs, following, activation=relu).min(axis=0)
+    ends = np.isnan(batch.next_action).any(axis=-1)
+    distance = ((following - np.where(ends[:, None], following, batch.next_action)) ** 2).sum(axis=-1)
+    value = value - algorithm.critic_penalty * distance
+    backup = batch.reward + algorithm.discount * np.where(batch.terminal == 1, 0, value)
+    q = normed_both(params["critic"], batch.obs, batch.action, activation=relu)
+    error = (weights.sa * ((q - backup) ** 2).sum(axis=0)).sum()
+    return error, {"loss/critic": error, "q": (weights.sa * q[0]).sum()}
+
+
+def rebrac_actor(algorithm: ReBRAC, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
+    """`state` holds the critic after its update."""
+
+    def value(actor: Any) -> np.ndarray:
+        action = rebrac_policy(actor, batch.obs)
+        return normed_both(state.params["critic"], batch.obs, action, activation=relu).min(axis=0)
+
+    scale = 1 / np.abs(value(state.params["actor"])).mean()
+    imitation = ((rebrac_policy(params["actor"], batch.obs) - batch.action) ** 2).sum(axis=-1)
+    loss = algorithm.actor_penalty * (weights.sa * imitation).sum() - scale * (weights.s * value(params["actor"])).sum()
+    return loss, {"loss/actor": loss}
+
+
+@functools.cache
+def fql_draws(rows: int, size: int) -> list[np.ndarray]:
+    """Noise of the next action, where the flow's path begins, the time on it, and noise of the policy's action."""
+    k_next, k_start, k_time, k_noise = jax.random.split(KEY, 4)
+    start, time = jax.random.normal(k_start, (rows, size)), jax.random.uniform(k_time, (rows, 1))
+    return double([jax.random.normal(k_next, (rows, size)), start, time, jax.random.normal(k_noise, (rows, size))])
+
+
+def fql(algorithm: FQL, params: Any, state: Any, batch: Any, weights: Any) -> Losses:
+    noise_next, start, time, noise = fql_draws(*batch.action.shape)
+    following = np.clip(normed(state.params["policy"], batch.next_obs, noise_next, activation=gelu), -1, 1)
+    targets = normed_both(state.target_critic, batch.next_obs, following, activation=gelu)
+    target = targets.mean(axis=0) if algorithm.target == "mean" else targets.min(axis=0)
+    backup = batch.reward + algorithm.discount * np.where(batch.terminal == 1, 0, target)
+    q = normed_both(params["critic"], batch.obs, batch.action, activation=gelu)
+    error = (weights.sa * ((q[0] - backup) ** 2 + (q[1] - backup) ** 2) / 2).sum()
+
+    halfway = start + time * (batch.action - start)
+    velocity = normed(params["flow"], batch.obs, halfway, time, activation=gelu)
+    flow = (weights.sa * ((velocity - batch.action + start) ** 2).mean(axis=-1)).sum()
+
+    cloned = noise
+    for step in range(algorithm.flow_steps):
+        now = np.full((len(noise), 1), step / algorithm.flow_steps)
+        cloned = cloned + normed(state.params["flow"], batch.obs, cloned, now, activation=gelu) / algorithm.flow_steps
+    action = normed(params["policy"], batch.obs, noise, activation=gelu)
+    distillation = (weights.s * ((action - np.clip(cloned, -1, 1)) ** 2).mean(axis=-1)).sum()
+
+    def value(policy: Any) -> np.ndarray:
+        chosen = np.clip(normed(policy, batch.obs, noise, activation=gelu), -1, 1)
+        return normed_both(state.params["critic"], batch.obs, chosen, activation=gelu).mean(axis=0)
+
+    scale = 1 / np.abs(value(state.params["policy"])).mean() if algorithm.normalise_q else 1.0
+    policy = -scale * (weights.s * value(params["policy"])).sum()
+    losses = {"critic": error, "flow": flow, "distillation": distillation, "policy": policy}
+    metrics = {f"loss/{name}": loss for name, loss in losses.items()}
+    total = error + flow + algorithm.alpha * distillation + policy
+    return total, metrics | {"q": (weights.sa * q[0]).sum()}
+
+
 # --------------------------------------------------------------------------------------------- comparing
 
 
@@ -264,6 +361,8 @@ CASES: dict[str, tuple[Any, Any, Batch]] = {
     "cql-max-backup": (cql, tiny(CQL, max_backup=4), BATCH),
     "cql-literal": (cql, tiny(CQL, reg_only="literal"), BATCH),
     "cql-strict": (cql, tiny(CQL, reg_only="strict", discount=0.9), BATCH),
+    "fql": (fql, FQL(hidden=(16, 16)), BATCH),
+    "fql-normalised": (fql, FQL(hidden=(16,), normalise_q=True, target="min", normalise_actor=True), BATCH),
 }
 
 
@@ -316,27 +415,40 @@ def test_iql_losses_and_gradients_are_those_of_the_definitions(case: str) -> Non
     assert_close(new.target_critic, expected)
 
 
-@pytest.mark.parametrize("algorithm", [TD3BC(hidden=(16, 16)), TD3BC(hidden=(16,), alpha=1.0, noise_clip=0.1)])
-def test_td3bc_losses_and_gradients_are_those_of_the_definitions(algorithm: TD3BC) -> None:
+DELAYED: dict[str, tuple[Any, Any, Any]] = {
+    "td3bc": (td3bc_critic, td3bc_actor, TD3BC(hidden=(16, 16))),
+    "td3bc-other": (td3bc_critic, td3bc_actor, TD3BC(hidden=(16,), alpha=1.0, noise_clip=0.1)),
+    "rebrac": (rebrac_critic, rebrac_actor, ReBRAC(hidden=(16, 16))),
+    "rebrac-other": (rebrac_critic, rebrac_actor, ReBRAC(hidden=(16,), critic_penalty=0.5, normalise_actor=True)),
+}
+"""Algorithms that move the critic first and then, in some updates, the policy."""
+
+
+@pytest.mark.parametrize("case", DELAYED)
+def test_delayed_losses_and_gradients_are_those_of_the_definitions(case: str) -> None:
+    critic_losses, actor_losses, algorithm = DELAYED[case]
     state = begin(algorithm)
     new, metrics = UPDATE(algorithm, state, BATCH)
     frozen, rows, weights = double(state), double(BATCH), double(WEIGHTS)
     between = frozen._replace(params=frozen.params | {"critic": double(new.params["critic"])})
-    first = td3bc_critic(algorithm, frozen.params, frozen, rows, weights)[1]
-    second = td3bc_actor(algorithm, between.params, between, rows, weights)[1]
+    first = critic_losses(algorithm, frozen.params, frozen, rows, weights)[1]
+    second = actor_losses(algorithm, between.params, between, rows, weights)[1]
     assert set(metrics) == set(first | second)
     assert_metrics(metrics, first | second)
-    for name, losses, held in (("critic", td3bc_critic, frozen), ("actor", td3bc_actor, between)):
+    for name, losses, before in (("critic", critic_losses, frozen), ("actor", actor_losses, between)):
         moments = new.optimiser[name].moments.mu
-        group = {name: held.params[name]} if name == "actor" else {name: frozen.params[name]}
         assert_gradients(
-            lambda params, losses=losses, held=held: losses(algorithm, held.params | params, held, rows, weights),
-            group,
+            lambda params, losses=losses, before=before: losses(
+                algorithm, before.params | params, before, rows, weights
+            ),
+            {name: frozen.params[name]},
             moments,
         )
         expected = after_adam(frozen.params[name], double(moments[name]), algorithm.learning_rate)
         assert_close(new.params[name], expected)
-    assert_close(new.target, jax.tree.map(lambda old, now: 0.995 * old + 0.005 * now, frozen.target, new.params))
+    # ReBRAC's target policy follows the policy of before this update, as in its authors' code.
+    followed = new.params | ({"actor": frozen.params["actor"]} if isinstance(algorithm, ReBRAC) else {})
+    assert_close(new.target, jax.tree.map(lambda old, now: 0.995 * old + 0.005 * now, frozen.target, followed))
 
 
 def test_the_clipped_case_of_iql_clips_some_rows_and_not_others() -> None:
@@ -384,6 +496,11 @@ def test_settings_reach_the_losses() -> None:
             TD3BC(hidden=(16,)),
             {"alpha": 1.0, "target_noise": 0.5, "noise_clip": 0.01, "discount": 0.5, "target_rate": 0.5},
         ),
+        (
+            ReBRAC(hidden=(16,)),
+            {"actor_penalty": 1.0, "critic_penalty": 1.0, "target_noise": 0.5, "discount": 0.5, "target_rate": 0.5},
+        ),
+        (FQL(hidden=(16,)), {"alpha": 1.0, "flow_steps": 2, "discount": 0.5, "target_rate": 0.5}),
     ):
         state = begin(algorithm)
         plain = jax.tree.leaves(UPDATE(algorithm, state, BATCH))
