@@ -277,9 +277,14 @@ def fql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
     network = made.network
     start = in_double(network.params)
     made = made.replace(network=network.replace(params=start, opt_state=network.tx.init(start)))
-    # In the order in which an update asks for them; the last is for a number that is only reported.
-    normal = itertools.cycle([batches[f"fql_{name}"] for name in ("next", "start", "noise", "noise")])
-    jax.random.normal = lambda *_, **__: next(normal)
+    of_loss = itertools.cycle([batches["fql_start"], batches["fql_noise"]])
+
+    def normal(*_: Any, **__: Any) -> Any:
+        """By who asks: actions of the next state, or the two draws of the policy's loss. A program may be traced again,
+        so the number of calls says nothing."""
+        return batches["fql_next"] if sys._getframe(1).f_code.co_name == "sample_actions" else next(of_loss)
+
+    jax.random.normal = normal
     time, usual = batches["fql_time"], jax.random.uniform
 
     def uniform(key: Any, shape: Any = (), *args: Any, **kwargs: Any) -> Any:

@@ -33,7 +33,7 @@ class FQL:
     The flow is weighted by w(s,a), so it clones the weighted data; the two losses on the policy's own action by w(s).
 
     Follows the authors' code (seohongpark/fql): networks (GELU, layer normalisation in the critic) and how they begin,
-    losses, clipping, one Adam for all, target update. Deviates in this:
+    losses, clipping, one Adam for all, a target that follows the critic of before this update. Deviates in this:
 
     - The policy acts with z = 0, so that its action is determined by the observation. The authors sample z.
     - The authors tune α for each environment; the default is their code's.
@@ -115,7 +115,8 @@ class FQL:
             return total, {f"loss/{name}": value for name, value in losses.items()} | {"q": q}
 
         params, optimiser, metrics = minimise(loss, state.params, state.optimiser, self.learning_rate)
-        return FQLState(params, track(state.target_critic, params["critic"], self.target_rate), optimiser), metrics
+        target = track(state.target_critic, state.params["critic"], self.target_rate)
+        return FQLState(params, target, optimiser), metrics
 
     def _follow(self, flow: Any, obs: Array, noise: Array) -> Array:
         """The flow's action for some noise."""
