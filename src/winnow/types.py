@@ -105,8 +105,8 @@ class Algorithm(Protocol):
         [..., K]; the choice with the greatest one is taken."""
         ...
 
-    # Optional: `action_kind`, "continuous" unless it says "discrete"; `reads_next_action`, a class attribute that is true
-    # if batches must have `next_action`.
+    # Optional: `action_kind`, "continuous" unless it says "discrete".
+    # Optional: `reads_next_action`, a class attribute that is true if batches must have `next_action`.
     # Optional: `inspect(state, batch) -> Metrics`, numbers of each row [B] that training logs and watches. `nll`: the
     # negative log-likelihood of the data's action, or `error`, the squared distance to it, of a policy without a
     # density; `q`, `v`, `advantage` where there are such.

@@ -34,11 +34,17 @@ class Run:
         return self.name.removesuffix(f".seed{self.seed}")
 
     def __post_init__(self) -> None:
+        algorithm = type(self.algorithm).__name__
+        if getattr(self.algorithm, "reads_next_action", False) and self.dataset.meta.kind == "bag":
+            raise BadInput(
+                f"{self.dataset.meta.name}: {algorithm} reads the action that follows each row, and bag data has no order; "
+                "choose another algorithm"
+            )
         kind = action_kind_of(self.algorithm)
         if kind != self.dataset.action_kind:
             raise BadInput(
                 f"{self.dataset.meta.name}: has {self.dataset.action_kind} actions, and "
-                f"{type(self.algorithm).__name__} is for {kind} ones; give an algorithm by name (bc, iql, cql), which "
+                f"{algorithm} is for {kind} ones; give an algorithm by name (bc, iql, cql), which "
                 "means the one that fits the data"
             )
 
