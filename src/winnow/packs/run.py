@@ -37,8 +37,8 @@ class Run:
         algorithm = type(self.algorithm).__name__
         if getattr(self.algorithm, "reads_next_action", False) and self.dataset.meta.kind == "bag":
             raise BadInput(
-                f"{self.dataset.meta.name}: {algorithm} reads the action that follows each row, and bag data has no order; "
-                "choose another algorithm"
+                f"{self.dataset.meta.name}: {algorithm} reads the action that follows each row, and bag data has no "
+                "order; choose another algorithm"
             )
         kind = action_kind_of(self.algorithm)
         if kind != self.dataset.action_kind:
