@@ -96,8 +96,14 @@ def test_every_format_chooses_as_the_policy_does(name: str, runs: dict[str, Path
     np.testing.assert_array_equal(x.argmax(axis=1), action)
 
 
+def test_a_policy_that_is_no_relu_network_is_refused(runs: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
+    assert main(["export", str(runs["fql"]), "--safetensors", str(tmp_path / "p.safetensors")]) == 2
+    assert "a policy of FQL is no ReLU network with a tanh at its end and can't be exported" in capsys.readouterr().err
+    assert not (tmp_path / "p.safetensors").exists()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-@pytest.mark.parametrize("name", [name for name, kind in ALGORITHMS.items() if not is_discrete(kind)])
+@pytest.mark.parametrize("name", [name for name, kind in ALGORITHMS.items() if not is_discrete(kind) and name != "fql"])
 def test_every_format_acts_as_the_policy_does(name: str, runs: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     files = [tmp_path / f"p.{ending}" for ending in ("onnx", "pt2", "safetensors")]
     words = ["--onnx", str(files[0]), "--torch", str(files[1]), "--safetensors", str(files[2])]
