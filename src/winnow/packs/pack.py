@@ -47,7 +47,9 @@ class Pack:
         held_out: float = 0.0,
     ) -> None:
         keep_programs()
-        self.runs, self.steps, self.batch_size = list(runs), steps, batch_size
+        self.runs = list(runs)
+        self.steps = steps
+        self.batch_size = batch_size
         self.block = block or (1 if jax.default_backend() == "cpu" else len(runs))
         self.step = 0
         self.since = 0  # steps summed in the metrics
@@ -63,7 +65,8 @@ class Pack:
 
     def advance(self, count: int) -> None:
         """Train every run for `count` more steps. An accelerator may still be working when this returns."""
-        first, total = jnp.asarray(self.step), jnp.asarray(self.steps)
+        first = jnp.asarray(self.step)
+        total = jnp.asarray(self.steps)
 
         # On an accelerator a loop of fixed length saves a transfer of its counter in every step. On a CPU that transfer
         # is free, and a variable length lets progress be shown at any time.
@@ -121,7 +124,8 @@ def traced(runs: Sequence[Run], steps: int, batch_size: int, count: int, drawn: 
     with_episodes = bool(getattr(runs[0].weighter, "refreshes", False))
     tables, lanes = lay_out(runs, with_episodes=with_episodes, drawn=drawn)
     start = _starting().trace(tables, lanes, **_start_options(runs, batch_size))
-    learners, step = start.out_info, (jnp.asarray(0), jnp.asarray(steps))
+    learners = start.out_info
+    step = (jnp.asarray(0), jnp.asarray(steps))
     how = {"batch_size": batch_size, "precision": verified_precision(best_precision(len(runs)), learners)}
     return start, _advancing(fixed=True).trace(tables, lanes, learners, *step, count=count, **how)
 
@@ -159,7 +163,8 @@ def log_weights(run: Run, weighter: State, drawn: Drawn | None = None) -> np.nda
 
 
 def _scores(tables: Tables, lane: Lane, weighter: State, rows: int, block: int = 65_536) -> np.ndarray:
-    scorer, parts = jax.jit(score), []
+    scorer = jax.jit(score)
+    parts = []
     for low in range(0, rows, block):
         index = np.minimum(np.arange(low, low + min(block, rows)), rows - 1)
         parts.append(np.asarray(scorer(tables, lane, weighter, index)))

@@ -40,8 +40,8 @@ def start_learners(tables: Tables, lanes: Lane, spec: Spec, batch_size: int, sta
         return Learner(lane.weighter.init(k_weighter, spec), lane.algorithm.init(k_algorithm, spec), {})
 
     learners = jax.vmap(start)(lanes)
-    one = partial(update, step=jnp.zeros((), int), progress=jnp.zeros(()), batch_size=batch_size)
-    shapes = jax.eval_shape(jax.vmap(one, (None, 0, 0)), tables, lanes, learners)
+    update_lane = partial(update, step=jnp.zeros((), int), progress=jnp.zeros(()), batch_size=batch_size)
+    shapes = jax.eval_shape(jax.vmap(update_lane, (None, 0, 0)), tables, lanes, learners)
     return learners._replace(sums=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.sums))
 
 
@@ -73,8 +73,10 @@ def advance(
 
     def step_all(i: Array, learners: Learner) -> Learner:
         step = first + i
-        one = partial(update, step=step, progress=step / total, batch_size=batch_size)
-        return one(tables, lanes, learners) if alone else jax.vmap(one, (None, 0, 0))(tables, lanes, learners)
+        update_lane = partial(update, step=step, progress=step / total, batch_size=batch_size)
+        if alone:
+            return update_lane(tables, lanes, learners)
+        return jax.vmap(update_lane, (None, 0, 0))(tables, lanes, learners)
 
     if alone:
         lanes, learners = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (lanes, learners))
@@ -88,13 +90,13 @@ def advance(
 def refresh(tables: Tables, lanes: Lane, learners: Learner, rows: int) -> Learner:
     """Pass every lane's whole dataset to its weighter (padded to `rows` rows; the padding has episode `rows`)."""
 
-    def one(lane: Lane, learner: Learner) -> Learner:
+    def refresh_lane(lane: Lane, learner: Learner) -> Learner:
         index = jnp.arange(rows)
         inside = index < lane.rows
         episode = jnp.where(inside, tables.episode[lane.first_row + jnp.minimum(index, lane.rows - 1)], rows)
         return learner._replace(weighter=lane.weighter.refresh(learner.weighter, _fetcher(tables, lane), episode))
 
-    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+    return jax.lax.map(lambda pair: refresh_lane(*pair), (lanes, learners))
 
 
 def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
@@ -104,7 +106,7 @@ def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
     minimum and maximum on training rows.
     """
 
-    def one(lane: Lane, learner: Learner) -> Metrics:
+    def inspect_lane(lane: Lane, learner: Learner) -> Metrics:
         fetch = _fetcher(tables, lane, scale=False)
         metrics = {}
         for where in (0, 1):
@@ -120,7 +122,7 @@ def inspect(tables: Tables, lanes: Lane, learners: Learner) -> Metrics:
                     metrics |= {f"{name}/mean": value.mean(), f"{name}/min": value.min(), f"{name}/max": value.max()}
         return metrics
 
-    return jax.lax.map(lambda pair: one(*pair), (lanes, learners))
+    return jax.lax.map(lambda pair: inspect_lane(*pair), (lanes, learners))
 
 
 def score(tables: Tables, lane: Lane, weighter: State, row: Array) -> Array:

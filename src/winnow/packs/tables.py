@@ -158,8 +158,9 @@ def split_rows(probability: np.ndarray, held_out: float) -> tuple[np.ndarray, np
     Single rows are held out and not episodes, so that the few good episodes lose no more than their share.
     """
     number = np.arange(1, len(probability) + 1, dtype=np.uint64)
-    held = (number * np.uint64(HASH)) % np.uint64(2**32) < held_out * 2**32
-    there, here = probability * held, probability * ~held
+    is_held_out = (number * np.uint64(HASH)) % np.uint64(2**32) < held_out * 2**32
+    there = probability * is_held_out
+    here = probability * ~is_held_out
     if not there.any() or not here.any():
         there = here = probability
     rng = np.random.default_rng(0)

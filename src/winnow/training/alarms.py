@@ -38,7 +38,7 @@ class Watch:
     steps: int
     """Updates that the run will have."""
     raised: dict[str, str] = field(default_factory=dict)
-    """What was said, under the name of each alarm."""
+    """The warning of each alarm that was raised, by its name."""
     _best: dict[str, dict[str, float]] = field(default_factory=dict)
     _bound: float = field(init=False)
 
@@ -46,20 +46,20 @@ class Watch:
         self._bound = greatest_value(self.run)
 
     def look(self, step: int, metrics: Mapping[str, float]) -> list[str]:
-        """Warnings that the metrics after so many updates give rise to, and that were not given before."""
+        """New warnings from the metrics after so many updates."""
         critic = self._critic(metrics)
-        found = {
+        warnings = {
             "critic": critic,
             "values": None if critic else self._values(metrics),
             "memory": self._memory(step, metrics),
             "weights": self._weights(step, metrics),
         }
-        fresh = {name: text for name, text in found.items() if text and name not in self.raised}
+        fresh = {name: text for name, text in warnings.items() if text and name not in self.raised}
         self.raised |= fresh
         return list(fresh.values())
 
     def replay(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Take up the metrics of an earlier call, which has said what they gave rise to."""
+        """Read the metrics of an earlier call, whose warnings were shown already."""
         for line in lines:
             self.look(line["step"], {name: value for name, value in line.items() if isinstance(value, float)})
 
@@ -84,27 +84,27 @@ class Watch:
 
     def _memory(self, step: int, metrics: Mapping[str, float]) -> str | None:
         for kind in ("nll", "error"):
-            drawn, held = metrics.get(f"{kind}/drawn"), metrics.get(f"{kind}/held_out")
-            if drawn is None or held is None:
+            drawn, on_held_out = metrics.get(f"{kind}/drawn"), metrics.get(f"{kind}/held_out")
+            if drawn is None or on_held_out is None:
                 continue
-            best = self._best.setdefault(kind, {"held": held, "drawn": drawn, "step": step})
-            if held < best["held"]:
-                best |= {"held": held, "drawn": drawn, "step": step}
-            elif self._memorises(kind, best, drawn, held):
+            best = self._best.setdefault(kind, {"held": on_held_out, "drawn": drawn, "step": step})
+            if on_held_out < best["held"]:
+                best |= {"held": on_held_out, "drawn": drawn, "step": step}
+            elif self._memorises(kind, best, drawn, on_held_out):
                 what = "negative log-likelihood" if kind == "nll" else "squared error"
                 return (
                     f"its policy memorises rows: on rows held out of training the {what} of actions has risen from "
-                    f"{best['held']:.3g} after {best['step']:,.0f} updates to {held:.3g}, while it fell on rows that "
-                    "are drawn; train for fewer updates, or on more rows"
+                    f"{best['held']:.3g} after {best['step']:,.0f} updates to {on_held_out:.3g}, while it fell on "
+                    "sampled rows; train for fewer updates, or on more rows"
                 )
         return None
 
-    def _memorises(self, kind: str, best: Mapping[str, float], drawn: float, held: float) -> bool:
+    def _memorises(self, kind: str, best: Mapping[str, float], drawn: float, on_held_out: float) -> bool:
         if kind == "error":
-            return held > WORSE * best["held"] and drawn < best["drawn"] / WORSE
+            return on_held_out > WORSE * best["held"] and drawn < best["drawn"] / WORSE
         spec = self.run.spec
         rise = RISE * (spec.action_dim if spec.action_kind == "continuous" else 1)
-        return held - best["held"] > rise and best["drawn"] - drawn > rise
+        return on_held_out - best["held"] > rise and best["drawn"] - drawn > rise
 
     def _weights(self, step: int, metrics: Mapping[str, float]) -> str | None:
         share = metrics.get("weight/ess")

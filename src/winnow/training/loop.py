@@ -175,7 +175,8 @@ class Job:
         states = jax.tree.map(jax.numpy.asarray, checkpoint.load(self._checkpoint, _states(pack.learners)))
         pack.learners = pack.learners._replace(**states)
         saved = checkpoint.read_record(self._checkpoint)
-        pack.step, pack.since = saved["step"], saved["since"]
+        pack.step = saved["step"]
+        pack.since = saved["since"]
         self.call.hooks.on_skipped(pack.step * len(self.runs))
         return saved["failures"]
 

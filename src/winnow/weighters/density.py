@@ -105,7 +105,8 @@ class Density:
         return DensityState(params, optimiser), weights, metrics | diagnose(joint, batch)
 
     def log_weight(self, state: DensityState, batch: Batch) -> Array:
-        phi, psi = scalar(state.params["phi"], batch.obs), scalar(state.params["psi"], batch.obs, batch.action)
+        phi = scalar(state.params["phi"], batch.obs)
+        psi = scalar(state.params["psi"], batch.obs, batch.action)
         return self._score(phi, psi)
 
     def _score(self, phi: Array, psi: Array) -> Array:

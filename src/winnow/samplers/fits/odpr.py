@@ -59,7 +59,8 @@ def _fit(table: Any, settings: ODPRA, steps: int, rng: np.random.Generator, bar:
     count, obs_dim = table[0].shape
     key = jax.random.key(int(rng.integers(2**31)))
     value = twins_init(key, (obs_dim, *settings.hidden, 1))
-    target, weight = value, np.ones(count)
+    target = value
+    weight = np.ones(count)
     for _ in range(settings.iterations):
         learner = (value, target, adam_init({"value": value}))
         for size, progress in turns(steps):

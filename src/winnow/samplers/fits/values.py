@@ -37,15 +37,16 @@ def scale_of(reward: np.ndarray, discount: float) -> float:
 
 def to_the_end(reward: np.ndarray, length: np.ndarray, discount: float, tail: np.ndarray | float = 0.0) -> np.ndarray:
     """[rows] discounted sums of the reward from each row to the last of its episode, and the episode's tail."""
-    found, total = np.empty_like(reward), np.broadcast_to(tail, length.shape).astype(np.float64)
+    sums = np.empty_like(reward)
+    total = np.broadcast_to(tail, length.shape).astype(np.float64)
     last = np.cumsum(length) - 1
     order = np.argsort(-length, kind="stable")
     count = np.searchsorted(np.sort(-length), -np.arange(1, length.max() + 1), side="right")  # episodes so long
     for back in range(int(length.max())):  # all episodes together, from their last rows
         longer = order[: count[back]]
         total[longer] = reward[last[longer] - back] + discount * total[longer]
-        found[last[longer] - back] = total[longer]
-    return found
+        sums[last[longer] - back] = total[longer]
+    return sums
 
 
 @contextlib.contextmanager
