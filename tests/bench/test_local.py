@@ -318,7 +318,7 @@ def test_an_environment_that_is_not_here_is_named_before_anything_is_trained(tmp
     [
         (["--shard", "3/2"], "--shard must be one of 1/N, 2/N, … N/N, got '3/2'"),
         (["--shard", "x"], "--shard must be one of"),
-        (["--shares", "few"], "--shares few"),
+        (["--shares", "few"], "--shares must be numbers with commas between them, got 'few'"),
         (["--largest-pack", "0"], "--largest-pack must be at least 1, got 0"),
         (["--sweep", "weighter.lamda=1"], "weighter.lambda_k"),
         (["--environments", "ant"], "--environments ant: matches none of these datasets; choose from hopper"),

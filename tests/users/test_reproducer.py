@@ -10,9 +10,21 @@ import pytest
 from winnow.cli import main
 
 SUITE = ["hopper-random-expert-5%@300", "hopper-random-expert-diverse-5%@300"]
-TINY = ["--algorithms", "bc", "--methods", "uniform,aw", "--seeds", "2", "--steps", "40", "--batch-size", "16"]
-TINY += ["--chunk", "20", "--sweep", "algorithm.hidden=8x8", "--evaluation.episodes", "1", "--evaluation.rounds", "1"]
-TINY += ["--evaluation.curve", "0", "--evaluation.spacing", "20"]
+CONFIG = """
+algorithms = "bc"
+methods = ["uniform", "aw"]
+seeds = 2
+steps = 40
+batch_size = 16
+chunk = 20
+sweep = ["algorithm.hidden=8x8"]
+
+[evaluation]
+episodes = 1
+rounds = 1
+curve = 0
+spacing = 20
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +41,9 @@ def answered(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 def test_a_grid_from_its_plan_to_one_number(tmp_path, capsys):
     grid = tmp_path / "grid"
-    words = ["bench", "run", *SUITE, "--out", str(grid), *TINY]
+    config = tmp_path / "tiny.toml"
+    config.write_text(CONFIG)
+    words = ["bench", "run", *SUITE, "--out", str(grid), "--config", str(config)]
     plan = answered(capsys, *words, "--dry-run")
     assert (plan["runs"], plan["done"]) == (8, 0)
     assert "H200" in plan["source"]

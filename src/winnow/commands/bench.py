@@ -202,14 +202,14 @@ def _numbers(text: str) -> list[float]:
         return [float(word) for word in _list(text.replace("%", ""))]
     except ValueError as error:
         raise BadInput(
-            f"--shares must be numbers with commas between them, got {text}; write it like 1,5,50"
+            f"--shares must be numbers with commas between them, got {text!r}; write it like 1,5,50"
         ) from error
 
 
 def _part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
-        raise BadInput(f"--shard must be one of 1/N, 2/N, … N/N, got {text}; write it like 3/8")
+        raise BadInput(f"--shard must be one of 1/N, 2/N, … N/N, got {text!r}; write it like 3/8")
     return int(number), int(count)
 
 
