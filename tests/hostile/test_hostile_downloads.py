@@ -79,7 +79,7 @@ def test_nothing_but_https_is_asked(base, server, tmp_path):
 
 
 def test_a_file_with_another_sum_is_not_kept(server, tmp_path):
-    with pytest.raises(BadInput, match="the download is damaged and was removed"):
+    with pytest.raises(BadInput, match="the download was damaged and removed"):
         d4rl.fetch(NAME)
     assert server.asked == 1
     assert files_in(tmp_path) == set()

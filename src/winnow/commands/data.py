@@ -48,7 +48,7 @@ def make(
     if rows is not None and rows < 1:
         raise BadInput(f"--rows is {rows}; it must be at least 1")
     known = suites()
-    wanted = [one for name in names for one in known.get(name, [name])]
+    wanted = [known_name for name in names for known_name in known.get(name, [name])]
     wanted = [name if rows is None else f"{name}@{rows}" for name in wanted]
     if not wanted:
         raise BadInput("give at least one name; `winnow data list` shows them")
@@ -95,7 +95,7 @@ def list_(
     known = suites() | {"pools": pools()}
     if wrong := [name for name in suite if name not in known]:
         raise BadInput(f"there is no suite {wrong[0]!r}; choose from {', '.join(known)}")
-    names = [parse(name) for one in (suite or suites()) for name in known[one]]
+    names = [parse(name) for suite_name in (suite or suites()) for name in known[suite_name]]
     states = {name.text: on_disk(name) for name in names}
     if json:
         lines = [
@@ -307,9 +307,9 @@ def mix(
         if low or high or share is not None or rows != ROWS or segments or seed:
             raise BadInput("--recipe says all of it: leave out --low, --high, --share, --rows, --segments and --seed")
         record = read_recipe(recipe)
-        places = recipe_files(record) | dict(labelled(text, "--source") for text in source)
+        files = recipe_files(record) | dict(labelled(text, "--source") for text in source)
         try:
-            dataset = rebuild(record, {label: opened(place) for label, place in places.items()})
+            dataset = rebuild(record, {label: opened(file) for label, file in files.items()})
         except BadInput as error:
             raise BadInput(f"{recipe}: {error}") from error
     else:
@@ -319,7 +319,8 @@ def mix(
             raise BadInput("--source goes with --recipe; the sources of a new mixture are --low and --high")
         wanted = Recipe(share, rows, "segments" if segments else "episodes", seed)
         wanted.check()
-        (low_label, low_file), (high_label, high_file) = labelled(low, "--low"), labelled(high, "--high")
+        (low_label, low_file) = labelled(low, "--low")
+        (high_label, high_file) = labelled(high, "--high")
         dataset = build(wanted, opened(low_file), opened(high_file), low_label, high_label)
     store.save(dataset, out)
     write_text(f"{out}.recipe.json", json.dumps(dataset.meta.recipe, indent=2) + "\n")
@@ -327,10 +328,10 @@ def mix(
 
 
 def labelled(text: str, option: str) -> tuple[str, str]:
-    label, equals, place = text.partition("=")
-    if not (label and equals and place):
+    label, equals, file = text.partition("=")
+    if not (label and equals and file):
         raise BadInput(f"{option} {text}: is not LABEL=FILE; write it like expert=expert.safetensors")
-    return label, place
+    return label, file
 
 
 def read_recipe(path: Path) -> dict:
@@ -341,5 +342,5 @@ def recipe_files(record: dict) -> dict[str, str]:
     """The files that a recipe names; those it does not name must be given."""
     sources = record.get("sources")
     sources = sources if isinstance(sources, list) else []
-    named = [(one.get("label"), one.get("file")) for one in sources if isinstance(one, dict)]
+    named = [(entry.get("label"), entry.get("file")) for entry in sources if isinstance(entry, dict)]
     return {label: file for label, file in named if isinstance(label, str) and isinstance(file, str) and label and file}

@@ -136,8 +136,8 @@ def _numbers(values: Any, field: str, where: str) -> np.ndarray:
     bad = ~np.isfinite(out)
     if bad.any():
         at = tuple(map(int, np.argwhere(bad)[0]))
-        place = "".join(f", {word} {number}" for word, number in zip(("row", "column"), at, strict=False))
-        raise BadInput(f"{where}: {field}{place}: {values[at]} is not a finite number; remove or repair the row")
+        column = "".join(f", {word} {number}" for word, number in zip(("row", "column"), at, strict=False))
+        raise BadInput(f"{where}: {field}{column}: {values[at]} is not a finite number; remove or repair the row")
     return out
 
 
@@ -175,7 +175,8 @@ def _bounds(
     if given is None:
         if np.abs(action).max(initial=0) <= 1 + 1e-5:
             return (-1.0,) * action.shape[1], (1.0,) * action.shape[1], ("action bounds not given: taken as [-1, 1]",)
-        low, high = action.min(axis=0), action.max(axis=0)
+        low = action.min(axis=0)
+        high = action.max(axis=0)
         high = np.where(high > low, high, low + 1)
         return tuple(map(float, low)), tuple(map(float, high)), ("action bounds not given: the range in the data",)
     sides = [np.asarray(side, np.float32) for side in given]
@@ -270,13 +271,19 @@ def _lay_out(
     last = np.flatnonzero(end)
     first = np.concatenate([[0], last[:-1] + 1])
     if following is not None:
-        length, terminated, final = last - first + 1, terminal[last], following[last]
+        length = last - first + 1
+        terminated = terminal[last]
+        final = following[last]
     else:
-        terminated, final = terminal[last], obs[last]
+        terminated = terminal[last]
+        final = obs[last]
         length = last - first + terminated
     dropped = int(len(obs) - length.sum())
     kept = length > 0
-    first, length, terminated, final = first[kept], length[kept], terminated[kept], final[kept]
+    first = first[kept]
+    length = length[kept]
+    terminated = terminated[kept]
+    final = final[kept]
     if len(length) == 0:
         return (
             Arena(obs[:0], action[:0], reward[:0], terminal[:0]),
@@ -286,7 +293,8 @@ def _lay_out(
         )
 
     slot = np.concatenate([[0], np.cumsum(length + 1)[:-1]])
-    size, steps = int((length + 1).sum()), np.arange(int(length.sum()))
+    size = int((length + 1).sum())
+    steps = np.arange(int(length.sum()))
     begin = np.concatenate([[0], np.cumsum(length)[:-1]])
     target = steps + np.repeat(slot - begin, length)
     origin = steps + np.repeat(first - begin, length)

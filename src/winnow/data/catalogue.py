@@ -52,7 +52,7 @@ def open_named(
     if name.kind == "d4rl":
         with watch(f"reading {text}") as progress:
             return d4rl.open_named(text, sources.get(text), download=make, progress=progress)
-    lacking = [] if make or name.is_d4rl else [one for one in name.sources if on_disk(parse(one)) != "ready"]
+    lacking = [] if make or name.is_d4rl else [part for part in name.sources if on_disk(parse(part)) != "ready"]
     if lacking:
         these = f"{' and '.join(lacking)}, which {'is' if len(lacking) == 1 else 'are'} not made yet"
         raise BadInput(f"{text}: needs {these}; make all of it with `winnow data make '{text}'`")

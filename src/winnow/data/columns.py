@@ -206,7 +206,8 @@ def select(names: Iterable[str], choice: Columns, where: str, own: bool = False)
             if not pattern:
                 continue
             if option == "reward" and pattern == "success" and (columns := [n for n in SUCCESS if n in left]):
-                field, pattern = "success", columns[0]
+                field = "success"
+                pattern = columns[0]
             exact = pattern in left
             for name in [pattern] if exact else matching(pattern, left, option, where):
                 rank = EXACT if exact else WILDCARD if pattern == "*" else PATTERN

@@ -58,7 +58,7 @@ BLOCK = 1 << 17
 NEEDED = {"observations", "actions", "rewards", "terminals"}
 MORE = {"next_observations", "timeouts"}
 """Columns that every file of D4RL has, and those that some have."""
-HDF5 = next(one for one in FORMATS if "HDF5" in one.name)
+HDF5 = next(known for known in FORMATS if "HDF5" in known.name)
 
 
 class File(NamedTuple):
@@ -116,12 +116,12 @@ def open_named(
     download: fetch a file that is not here; without it an error says how to get it
     """
     _file(name)
-    place = source or locate(name)
-    if place is None:
+    file = source or locate(name)
+    if file is None:
         if not download:
             raise BadInput(_advice(name, f"is not on this machine; `winnow data make {name}` downloads it", BASE))
-        place = fetch(name, progress)
-    dataset = _read(name, place, progress)
+        file = fetch(name, progress)
+    dataset = _read(name, file, progress)
     notes = dataset.meta.notes
     if name.startswith("antmaze"):
         single = int(((dataset.episodes.length == 1) & dataset.episodes.terminated).sum())
@@ -141,8 +141,8 @@ def locate(name: str) -> Path | None:
     file = _file(name)
     theirs = Path(os.environ.get("D4RL_DATASET_DIR") or Path.home() / ".d4rl" / "datasets")
     folders = (home(), home() / "d4rl")
-    places = [folder / f"{name}.hdf5" for folder in folders] + [folder / file.name for folder in (*folders, theirs)]
-    return next((place for place in places if place.is_file()), None)
+    paths = [folder / f"{name}.hdf5" for folder in folders] + [folder / file.name for folder in (*folders, theirs)]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def remakes(name: str) -> list[str]:
@@ -156,23 +156,23 @@ def remakes(name: str) -> list[str]:
     return [f"minari:{folder.relative_to(root).as_posix()}" for folder in folders if is_minari("", folder)]
 
 
-def _read(name: str, place: str | Path, progress: Progress | None) -> Dataset:
+def _read(name: str, file: str | Path, progress: Progress | None) -> Dataset:
     """The dataset in a file. Ends that D4RL's replays and demonstrations leave out are marked before it is checked."""
-    where, path = str(place), Path(place)
+    path = Path(file)
     mend = _mark_jumps if "-replay-" in name else _end_at_terminals if re.search("kitchen|human", name) else None
-    if mend is None or not HDF5.recognise(where, path):
-        return open_dataset(place, progress=progress)
+    if mend is None or not HDF5.recognise(str(file), path):
+        return open_dataset(file, progress=progress)
     try:
-        found = HDF5.open(where, path, progress or (lambda done, total: None), Columns())
-        if found.own or not NEEDED <= set(found.columns) <= NEEDED | MORE:
-            return open_dataset(place, progress=progress)  # not D4RL's layout
-        same = len({len(column) for column in found.columns.values()}) == 1
-        notes = mend(found.columns) if same else ()  # what does not fit together is for the check to name
-        dataset = from_arrays(**found.columns, where=where)
+        content = HDF5.open(str(file), path, progress or (lambda done, total: None), Columns())
+        if content.own or not NEEDED <= set(content.columns) <= NEEDED | MORE:
+            return open_dataset(file, progress=progress)  # not D4RL's layout
+        same = len({len(column) for column in content.columns.values()}) == 1
+        notes = mend(content.columns) if same else ()  # what does not fit together is for the check to name
+        dataset = from_arrays(**content.columns, where=str(file))
     except BadInput:
         raise
     except DAMAGE as error:
-        raise BadInput(f"{where}: can't be read as {HDF5.name} ({error}); copy or download it again") from error
+        raise BadInput(f"{file}: can't be read as {HDF5.name} ({error}); copy or download it again") from error
     dataset = dataset.describe(notes=dataset.meta.notes + notes)
     return dataset if notes else dataclasses.replace(dataset, path=str(path.resolve()))
 
@@ -206,8 +206,8 @@ def fetch(name: str, progress: Progress | None = None, base: str | None = None) 
     What has arrived is kept in FILE.part, whatever happens. FILE appears when its checksum is right. Where no checksum
     is known, that of the first download is kept in FILE.sha256 and later ones are compared with it.
     """
-    file, base = _file(name), base or BASE
-    address = base + file.path
+    file = _file(name)
+    address = (base or BASE) + file.path
     if not _is_safe(address):
         raise BadInput(f"{address}: is not https; D4RL's files are fetched by https alone")
     target = home() / "d4rl" / file.name
@@ -224,12 +224,12 @@ def fetch(name: str, progress: Progress | None = None, base: str | None = None) 
                 if wrong := _wrong_sum(file, path, target):
                     part.truncate(0)
                     raise BadInput(
-                        f"{name}: the download is damaged and was removed: {wrong}; try again, or --source FILE"
+                        f"{name}: the download was damaged and removed: {wrong}; try again, or --source FILE"
                     )
                 path.replace(target)
                 _tag(path).unlink(missing_ok=True)
         except (OSError, http.client.HTTPException) as error:
-            raise BadInput(_advice(name, f"can't be downloaded ({_reason(error)})", base)) from error
+            raise BadInput(_advice(name, f"can't be downloaded ({_reason(error)})", base or BASE)) from error
         finally:
             if not _length(part):
                 path.unlink(missing_ok=True)
@@ -287,8 +287,8 @@ def _download(address: str, part: BinaryIO, size: int | None, progress: Progress
 
 def _receive(address: str, part: BinaryIO, size: int | None, progress: Progress) -> bool:
     """One connection: what is missing, or all of it where the server has another version. Whether it is complete."""
-    have, tag_file = _length(part), _tag(Path(part.name))
-    if have == size:
+    tag_file = _tag(Path(part.name))
+    if (have := _length(part)) == size:
         return True
     tag = tag_file.read_text(encoding="ascii", errors="replace") if have and tag_file.exists() else ""
     known = {"Range": f"bytes={have}-", "If-Range": tag} if tag.isascii() and tag.isprintable() and tag else {}
@@ -366,15 +366,15 @@ def _wrong_sum(file: File, path: Path, target: Path) -> str | None:
     """What is wrong with a file's sum, against the one that is known or else that of the first download."""
     noted = target.with_name(f"{target.name}.sha256")
     with path.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
     known = file.sha256
     if known is None and noted.exists():
         known = noted.read_text(encoding="utf-8", errors="replace").partition(" ")[0]
     if known is None:
-        say(f"{target}: no checksum is known for it; its sha256 {found} is kept in {noted.name}")
-        write_text(noted, f"{found}  {target.name}\n")
+        say(f"{target}: no checksum is known for it; its sha256 {digest} is kept in {noted.name}")
+        write_text(noted, f"{digest}  {target.name}\n")
         return None
-    return None if found == known else f"its sha256 is {found}, and {'D4RL' if file.sha256 else noted} says {known}"
+    return None if digest == known else f"its sha256 is {digest}, and {'D4RL' if file.sha256 else noted} says {known}"
 
 
 def _reason(error: Exception) -> str:
@@ -386,15 +386,15 @@ def _reason(error: Exception) -> str:
 
 def _advice(name: str, why: str, base: str) -> str:
     """What is wrong, and every way to the data."""
-    file, task = _file(name), environment(name)
+    file = _file(name)
     lines = [
         f"{name}: {why}.",
         f"By hand: put {base}{file.path} into {home() / 'd4rl'} as {file.name}",
         f"(the data folder is {home()}; WINNOW_DATA names another), or say where a copy lies with --source FILE.",
     ]
-    if found := remakes(name):
-        lines.append(f"Minari's remake {found[-1]} is here: other data, taken only if you give --source {found[-1]}.")
-    if task in ENVIRONMENTS:
+    if others := remakes(name):
+        lines.append(f"Minari's remake {others[-1]} is here: other data, taken only if you give --source {others[-1]}.")
+    if (task := environment(name)) in ENVIRONMENTS:
         lines.append(f"Regenerated data has names without the version ({task}-medium, {task}-random-expert-5%):")
         lines.append("it is not D4RL's and is never taken for it.")
     return "\n  ".join(lines)

@@ -254,10 +254,13 @@ class Dataset:
     @cached_property
     def obs_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation (at least 1e-3, so that a constant column stays finite) of observations."""
-        total, square, block = np.zeros(self.obs_dim), np.zeros(self.obs_dim), 1 << 18
+        total = np.zeros(self.obs_dim)
+        square = np.zeros(self.obs_dim)
+        block = 1 << 18
         for low in range(0, len(self), block):
             part = self._take("obs", self.slot[low : low + block]).astype(np.float64)
-            total, square = total + part.sum(axis=0), square + (part**2).sum(axis=0)
+            total = total + part.sum(axis=0)
+            square = square + (part**2).sum(axis=0)
         mean = total / len(self)
         deviation = np.sqrt(np.maximum(square / len(self) - mean**2, 0))
         return mean.astype(np.float32), np.maximum(deviation, 1e-3).astype(np.float32)
@@ -280,7 +283,9 @@ class Dataset:
         slot = np.repeat(table.slot + self.arena_offsets[table.arena], table.length + 1) + np.arange(len(where)) - where
         obs, action, reward, terminal = (self._take(f, slot) for f in ("obs", "action", "reward", "terminal"))
         final = first + table.length
-        action[final], reward[final], terminal[final] = 0, 0, False
+        action[final] = 0
+        reward[final] = 0
+        terminal[final] = False
         propensity = None if self.propensity is None else self._take("propensity", slot)
         moved = dataclasses.replace(table, arena=np.zeros(len(table), np.int32), slot=first)
         return Dataset((Arena(obs, action, reward, terminal, propensity),), moved, self.meta)
@@ -335,11 +340,13 @@ def check_alike(first: Dataset, other: Dataset, label: str) -> None:
     if (first.propensity is None) != (other.propensity is None):
         raise BadInput(f"source {label!r}: only one of this and the first source has propensities; mix what is alike")
     for what in ("kind", "action_low", "action_high", "choice_names", "environment"):
-        mine, theirs = getattr(first.meta, what), getattr(other.meta, what)
+        mine = getattr(first.meta, what)
+        theirs = getattr(other.meta, what)
         if mine != theirs:
             raise BadInput(f"source {label!r}: {what} is {theirs}, the first source has {mine}; mix what is alike")
     for what, field in (("obs_names", "observation"), ("action_names", "action")):
-        names, others = getattr(first.meta, what), getattr(other.meta, what)
+        names = getattr(first.meta, what)
+        others = getattr(other.meta, what)
         if names and others and names != others:
             number = next(i for i, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
             raise BadInput(

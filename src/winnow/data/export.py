@@ -64,7 +64,8 @@ def check_target(to: str, kind: str = "episodes") -> None:
 
 def _rows(dataset: Dataset, weight: np.ndarray | None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Columns that everyone knows, under D4RL's names, and those that winnow adds."""
-    rows, table = dataset.rows(), dataset.episodes
+    rows = dataset.rows()
+    table = dataset.episodes
     end = np.zeros(len(dataset), bool)
     end[table.start + table.length - 1] = True
     usual = {
@@ -169,8 +170,10 @@ def _fill_minari(dataset: Dataset, identity: str, folder: Path, progress: Progre
     from gymnasium.spaces import Box, Discrete
     from minari.dataset.minari_storage import MinariStorage
 
-    meta, table = dataset.meta, dataset.episodes
-    low, high = np.array(meta.action_low, np.float32), np.array(meta.action_high, np.float32)
+    meta = dataset.meta
+    table = dataset.episodes
+    low = np.array(meta.action_low, np.float32)
+    high = np.array(meta.action_high, np.float32)
     storage = MinariStorage.new(
         folder,
         observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
@@ -209,7 +212,8 @@ def _buffers(dataset: Dataset, progress: Progress, weight: np.ndarray | None) ->
     for number, (start, length) in enumerate(zip(dataset.episodes.start, dataset.episodes.length, strict=True)):
         progress(number, len(dataset.episodes))
         rows = dataset.rows(slice(start, start + length))
-        last, seed = np.arange(length) == length - 1, int(dataset.episodes.seed[number])
+        last = np.arange(length) == length - 1
+        seed = int(dataset.episodes.seed[number])
         yield EpisodeBuffer(
             seed=seed if seed >= 0 else None,
             observations=np.concatenate([rows.obs, rows.next_obs[-1:]]),  # pyright: ignore[reportArgumentType]

@@ -70,7 +70,8 @@ def _read_metadata(file: Path) -> dict[str, Any]:
 def open_minari(where: str, path: Path, progress: Progress, choice: Columns) -> FileContent:
     """Episodes with one observation more than steps. A stored episode that does not end in a terminal timed out."""
     file = minari_metadata(where if where.startswith("minari:") else str(path))
-    folder, metadata = file.parent, _read_metadata(file)
+    folder = file.parent
+    metadata = _read_metadata(file)
     spaces = {field: _space(metadata.get(name)) for field, name in FIELDS.items()}
     own = carried(metadata.get("winnow"), where)
     if any(getattr(choice, option) for option in OPTIONS if option != "observations"):
@@ -88,8 +89,10 @@ def open_minari(where: str, path: Path, progress: Progress, choice: Columns) -> 
     flat = {field: np.concatenate([part for _, part in each], axis=1) for field, each in parts.items()}
     final = np.cumsum(steps + 1) - 1
     before, after = np.ones((2, int((steps + 1).sum())), bool)
-    before[final], after[final - steps] = False, False
-    terminals, timeouts = flat["terminations"][:, 0], np.zeros(int(steps.sum()), bool)
+    before[final] = False
+    after[final - steps] = False
+    terminals = flat["terminations"][:, 0]
+    timeouts = np.zeros(int(steps.sum()), bool)
     timeouts[np.cumsum(steps)[steps > 0] - 1] = True
     columns = {
         "observations": flat["observations"][before],

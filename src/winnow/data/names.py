@@ -26,7 +26,8 @@ CHOOSING = ("cartpole", "acrobot")
 """Environments with discrete actions. Their datasets have names, and are not of the benchmark."""
 LEVELS = ("random", "medium", "expert")
 SHARES = (1, 5, 10, 50)
-ROWS, SMALL_ROWS = 1_000_000, 50_000
+ROWS = 1_000_000
+SMALL_ROWS = 50_000
 
 LONGEST = 100
 """Letters of a name."""
@@ -71,12 +72,12 @@ def is_name(text: str) -> bool:
 
 def parse(text: str) -> Name:
     """The name taken apart; an error with the nearest names if there is none like it."""
-    found = _parsed(text)
-    if found is None:
+    name = _parsed(text)
+    if name is None:
         near = difflib.get_close_matches(text, [*all_names(), *pools()], n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else "`winnow data list` shows the names there are"
         raise BadInput(f"there is no dataset called {text!r}; {hint}")
-    return found
+    return name
 
 
 def _parsed(text: str) -> Name | None:

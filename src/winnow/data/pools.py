@@ -55,8 +55,8 @@ def pool(
         raise BadInput(f"rows is {rows}; it must be at least 1")
     job = Job(environment, level)
     name = job.name if rows == ROWS else f"{job.name}@{rows}"
-    if found := job.on_disk(rows):
-        dataset = store.load(found)
+    if file := job.on_disk(rows):
+        dataset = store.load(file)
         enough = int(np.searchsorted(np.cumsum(dataset.episodes.length), rows)) + 1
         whole = dataset if enough == len(dataset.episodes) else dataset.select(np.arange(enough))
         return dataclasses.replace(whole.describe(name=name), path=name)
@@ -96,9 +96,9 @@ class Job:
     @property
     def key(self) -> str:
         entry = envs.lookup(self.environment)
-        said = [FORMAT, self.name, entry.source, entry.options, entry.time_limit, envs.physics(self.environment)]
+        facts = [FORMAT, self.name, entry.source, entry.options, entry.time_limit, envs.physics(self.environment)]
         policy = self.policy.read_bytes() if self.policy else b""
-        return hashlib.sha256(json.dumps(said).encode() + policy).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(facts).encode() + policy).hexdigest()[:12]
 
     @property
     def folder(self) -> Path:
@@ -150,25 +150,25 @@ def _free_space(job: Job, rows: int) -> None:
 def as_dataset(job: Job, episodes: list[Played]) -> Dataset:
     """Episodes, in their order, as a dataset."""
     shape = envs.shape(job.environment)
-    length = np.array([one.steps for one in episodes], np.int64)
+    length = np.array([episode.steps for episode in episodes], np.int64)
     slot = np.concatenate([[0], np.cumsum(length + 1)[:-1]])
     slots = int((length + 1).sum())
     discrete = shape.action_kind == "discrete"
     arena = Arena(
-        np.concatenate([one.obs for one in episodes]),
+        np.concatenate([episode.obs for episode in episodes]),
         np.zeros((slots, 1), np.int32) if discrete else np.zeros((slots, shape.action_dim), np.float32),
         np.zeros(slots, np.float32),
         np.zeros(slots, bool),
     )
-    for low, one in zip(slot, episodes, strict=True):
-        arena.action[low : low + one.steps] = one.action
-        arena.reward[low : low + one.steps] = one.reward
-        arena.terminal[low + one.steps - 1] = one.terminated
-    number = np.array([one.number for one in episodes], np.int64)
+    for low, episode in zip(slot, episodes, strict=True):
+        arena.action[low : low + episode.steps] = episode.action
+        arena.reward[low : low + episode.steps] = episode.reward
+        arena.terminal[low + episode.steps - 1] = episode.terminated
+    number = np.array([episode.number for episode in episodes], np.int64)
     table = Episodes.make(
         slot,
         length,
-        np.array([one.terminated for one in episodes]),
+        np.array([episode.terminated for episode in episodes]),
         origin=number,
         seed=np.array([envs.episode_seed(job.base, 0, int(n)) for n in number]),
     )
@@ -186,7 +186,8 @@ def as_dataset(job: Job, episodes: list[Played]) -> Dataset:
 
 
 def _episodes(dataset: Dataset) -> Iterable[Played]:
-    table, arena = dataset.episodes, dataset.arenas[0]
+    table = dataset.episodes
+    arena = dataset.arenas[0]
     for number, low, steps, over in zip(table.origin, table.slot, table.length, table.terminated, strict=True):
         rows = slice(low, low + steps)
         yield Played(int(number), arena.obs[low : low + steps + 1], arena.action[rows], arena.reward[rows], bool(over))
@@ -198,10 +199,13 @@ def _episodes(dataset: Dataset) -> Iterable[Played]:
 def play(job: Job, rows: int, processes: int | None = None, progress: Progress | None = None) -> list[Played]:
     """Episodes 0, 1, 2, … until they reach `rows` rows. What was finished before is taken up again."""
     done = _taken_up(job)
-    saved, unsaved, marked = set(done), 0, time.monotonic()
+    saved = set(done)
+    unsaved = 0
+    marked = time.monotonic()
     report = progress or (lambda played, wanted: None)
-    held = sum(one.steps for one in done.values())
-    whole, reached = 0, 0  # episodes without a gap from the first on, and their rows
+    rows_done = sum(episode.steps for episode in done.values())
+    whole = 0  # episodes without a gap from the first on, and their rows
+    reached = 0
     task = Task(job.name, job.environment, job.policy, job.base)
     with EpisodeWorkers(task, processes or cores_here(), lambda number: number not in done) as workers:
         try:
@@ -212,17 +216,20 @@ def play(job: Job, rows: int, processes: int | None = None, progress: Progress |
                     if reached >= rows:
                         report(rows, rows)
                         return [done[number] for number in range(whole)]
-                mean = held / len(done) if done else 0
-                report(min(held, rows), rows)
+                mean = rows_done / len(done) if done else 0
+                report(min(rows_done, rows), rows)
                 while workers.idle and (
-                    workers.pending == 0 or held + workers.pending * mean < rows or whole in workers.unplayed
+                    workers.pending == 0 or rows_done + workers.pending * mean < rows or whole in workers.unplayed
                 ):
                     workers.begin()
-                one = workers.finished()
-                done[one.number] = one
-                held, unsaved = held + one.steps, unsaved + 1
+                episode = workers.finished()
+                done[episode.number] = episode
+                rows_done = rows_done + episode.steps
+                unsaved = unsaved + 1
                 if time.monotonic() - marked > SAVE_SECONDS:
-                    saved, unsaved, marked = _save_part(job, done, saved), 0, time.monotonic()
+                    saved = _save_part(job, done, saved)
+                    unsaved = 0
+                    marked = time.monotonic()
         except BaseException:
             if unsaved:
                 _save_part(job, done, saved)
@@ -238,7 +245,7 @@ def _taken_up(job: Job) -> dict[int, Played]:
         sweep(job.parts)
         files += sorted(job.parts.glob("*.safetensors"))
     for file in files:
-        done |= {one.number: one for one in _episodes(store.load(file))}
+        done |= {episode.number: episode for episode in _episodes(store.load(file))}
     return done
 
 

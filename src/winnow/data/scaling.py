@@ -31,7 +31,8 @@ def reward_transform(dataset: Dataset, kind: str) -> tuple[float, float]:
     elif kind == "return-range":
         low, high = dataset.return_range
     else:
-        low, high = float(dataset.returns.min()), float(dataset.returns.max())
+        low = float(dataset.returns.min())
+        high = float(dataset.returns.max())
     return (RANGE / (high - low), 0.0) if high > low else (1.0, 0.0)
 
 
@@ -43,7 +44,8 @@ def weighter_reward_transform(dataset: Dataset, kind: str) -> tuple[float, float
         return (1 / deviation, 0.0) if deviation > 0 else (1.0, 0.0)
     if kind != "min-max":
         raise BadInput(f"reward_scaling of a weighter is {kind!r}; choose min-max or std")
-    low, high = float(dataset.reward.min()), float(dataset.reward.max())
+    low = float(dataset.reward.min())
+    high = float(dataset.reward.max())
     return (1 / (high - low), -low / (high - low)) if high > low else (1.0, -low)
 
 
@@ -52,7 +54,8 @@ def action_transform(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     of a discrete action, whose columns need no scaling."""
     if dataset.action_kind == "discrete":
         return np.zeros(dataset.action_dim, np.float32), np.ones(dataset.action_dim, np.float32)
-    low, high = np.asarray(dataset.meta.action_low, np.float32), np.asarray(dataset.meta.action_high, np.float32)
+    low = np.asarray(dataset.meta.action_low, np.float32)
+    high = np.asarray(dataset.meta.action_high, np.float32)
     return (low + high) / 2, (high - low) / 2
 
 
@@ -82,6 +85,7 @@ class Scaling(NamedTuple):
         """`weighter` is asked for `standardise` (True if it does not say) and `reward_scaling` (min-max)."""
         mean, std = dataset.obs_moments
         if not getattr(weighter, "standardise", True):
-            mean, std = np.zeros_like(mean), np.ones_like(std)
+            mean = np.zeros_like(mean)
+            std = np.ones_like(std)
         reward = weighter_reward_transform(dataset, getattr(weighter, "reward_scaling", "min-max"))
         return cls(mean, std, *action_transform(dataset), reward)

@@ -62,12 +62,14 @@ class Block(NamedTuple):
 
 def shards(pattern: str) -> tuple[list[Shard], list[str]]:
     """The files that a pattern or a folder names, in the order of their names; and what is wrong with the others."""
-    place = Path(pattern)
-    found = place.glob("*.parquet") if place.is_dir() else map(Path, glob.glob(pattern, recursive=True))
-    paths = sorted(path.resolve() for path in found if path.is_file())
+    folder = Path(pattern)
+    candidates = folder.glob("*.parquet") if folder.is_dir() else map(Path, glob.glob(pattern, recursive=True))
+    paths = sorted(path.resolve() for path in candidates if path.is_file())
     if not paths:
         raise BadInput(f"{pattern}: names no file; give a folder of .parquet files, or a pattern in quotes")
-    good, bad, first = [], [], 0
+    good = []
+    bad = []
+    first = 0
     for path in paths:
         try:
             with _opened(path) as file:
@@ -94,9 +96,11 @@ def blocks(shard: Shard, kind: Kind, size: int = BLOCK, actions: Actions = UNSAI
 
     where = str(shard.path)
     with _opened(shard.path) as file, readable(where, A_PARQUET_FILE):
-        names, budget = file.schema_arrow.names, Budget(where, shard.path)
+        names = file.schema_arrow.names
+        budget = Budget(where, shard.path)
         few_columns(len(names), where)
-        first, waiting = 0, None
+        first = 0
+        waiting = None
         for batch in file.iter_batches(size - 1, columns=_wanted(names, kind, where)):
             budget.take(batch.nbytes, "a row")
             table = pa.Table.from_batches([batch])

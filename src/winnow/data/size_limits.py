@@ -22,7 +22,8 @@ class Budget:
     """The bytes that are left for what a file holds."""
 
     def __init__(self, where: str, file: Path) -> None:
-        self.where, self.size = where, file.stat().st_size
+        self.where = where
+        self.size = file.stat().st_size
         self.left = FREE + RATIO * self.size
 
     def take(self, count: int, name: str) -> None:
@@ -36,7 +37,8 @@ class Budget:
 
     def array(self, shape: Sequence[int], width: int, name: str, chunk: Sequence[int] | None = None) -> None:
         """An array of HDF5, a piece of it to unpack, and what the library keeps of every piece."""
-        piece, pieces = 0, 0
+        piece = 0
+        pieces = 0
         if chunk:
             piece = math.prod(chunk)
             pieces = math.prod(-(-size // max(part, 1)) for size, part in zip(shape, chunk, strict=True))

@@ -72,7 +72,8 @@ def open_dataset(
     fields, as {"observations": "temp_*, valve_1", "reward": "yield", "nan": "drop"}.
     """
     choice = columns if isinstance(columns, Columns) else Columns.of(columns or {})
-    where, path = str(source), Path(source)
+    where = str(source)
+    path = Path(source)
     ours = None
     if not where.startswith("minari:") and not _exists(path):
         from winnow.data.catalogue import open_named  # it opens files with this function
@@ -239,7 +240,8 @@ def _open_parquet(where: str, path: Path, progress: Progress, choice: Columns) -
     from pyarrow import chunked_array, types
     from pyarrow.parquet import ParquetFile, read_schema
 
-    budget, schema = Budget(where, path), read_schema(path)
+    budget = Budget(where, path)
+    schema = read_schema(path)
     names = schema.names
     few_columns(len(names), where)
     # Text stays in its dictionary: a long one may occur millions of times.

@@ -32,7 +32,8 @@ def save(dataset: Dataset, path: str | Path) -> None:
     """Write the dataset's rows (and no others) to one file."""
     dataset.meta.check(str(path))
     flat = dataset.compact()
-    arena, table = flat.arenas[0], flat.episodes
+    arena = flat.arenas[0]
+    table = flat.episodes
     rows = {f.name: getattr(arena, f.name) for f in dataclasses.fields(arena)}
     tensors = {f"rows.{name}": np.ascontiguousarray(column) for name, column in rows.items() if column is not None}
     tensors |= _table_tensors(table)
@@ -125,7 +126,8 @@ def _header(path: Path) -> tuple[dict, int]:
 
 def _map(path: Path, name: str, entry: dict, begin: int, size: int) -> np.ndarray:
     low, high = entry["data_offsets"]
-    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    dtype = np.dtype(DTYPES[entry["dtype"]])
+    shape = tuple(entry["shape"])
     if entry["dtype"] != KINDS.get(name, "F32") and (name, entry["dtype"]) != ("rows.action", "I32"):
         raise ValueError(f"{name} is of type {entry['dtype']}")
     if len(shape) != (2 if name in MATRICES else 1) or not all(
@@ -143,7 +145,8 @@ def _map(path: Path, name: str, entry: dict, begin: int, size: int) -> np.ndarra
 
 def _check(dataset: Dataset, path: Path) -> None:
     """The table must lie inside the arena, and the numbers must be finite."""
-    arena, table = dataset.arenas[0], dataset.episodes
+    arena = dataset.arenas[0]
+    table = dataset.episodes
     if arena.obs.ndim != 2 or arena.action.ndim != 2 or len(table) == 0:
         raise BadInput(f"{path}: is damaged (shapes); make it again from its source")
     if not len(arena.obs) == len(arena.action) == len(arena.reward) == len(arena.terminal):

@@ -40,18 +40,18 @@ def find(batch: Any) -> dict[str, Any]:
             )
         return dict(zip(NAMES, batch, strict=False))
     mapping = isinstance(batch, Mapping)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for column, names in NAMES.items():
         for name in names:
             value = batch.get(name) if mapping else getattr(batch, name, None)
             if value is not None:
-                found[column] = value
+                columns[column] = value
                 break
     for column in NEEDED:
-        if column not in found:
-            held = f" (it has {', '.join(map(str, batch))})" if mapping else f" (it is a {type(batch).__name__})"
-            raise BadInput(f"the batch has no {column}{held}; call them one of: {', '.join(NAMES[column])}")
-    return found
+        if column not in columns:
+            what_it_has = f" (it has {', '.join(map(str, batch))})" if mapping else f" (it is a {type(batch).__name__})"
+            raise BadInput(f"the batch has no {column}{what_it_has}; call them one of: {', '.join(NAMES[column])}")
+    return columns
 
 
 def as_dataset(data: Data) -> Dataset:

@@ -66,7 +66,8 @@ class Scorer:
     @classmethod
     def of(cls, trained: Trained, path: Path) -> Scorer:
         """path: where the run is"""
-        run, data = trained.run, trained.run.dataset
+        run = trained.run
+        data = trained.run.dataset
         if not run.weighs_any_row:
             raise BadInput(
                 f"{path}: its weighter keeps a weight for each row it was trained on (fixed weights, or averages over "
@@ -81,12 +82,12 @@ class Scorer:
 
     def log_weight(self, data: Dataset, row: np.ndarray, where: str) -> np.ndarray:
         """log w of a dataset's rows, which have these numbers in the whole set."""
-        for name, found, known in (
+        for name, count_here, known in (
             ("observations", data.obs_dim, len(self.scaling.mean)),
             ("actions", data.action_dim, len(self.scaling.action_half)),
         ):
-            if found != known:
-                raise BadInput(f"{where}: {name} has {found} columns, the run was trained with {known}")
+            if count_here != known:
+                raise BadInput(f"{where}: {name} has {count_here} columns, the run was trained with {known}")
         count = len(row)
         index = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)  # few lengths: few programs
         start = self.start_obs[start_of(row[index], len(self.start_obs))]
@@ -111,7 +112,8 @@ class Sums(NamedTuple):
         """Of one block."""
         if len(log_weight) == 0:
             return cls(rows)
-        wide, top = log_weight.astype(np.float64), float(log_weight.max())
+        wide = log_weight.astype(np.float64)
+        top = float(log_weight.max())
         squares = np.log(np.sum(np.exp(2 * (wide - top)))) + 2 * top
         return cls(rows, len(wide), float(np.log(np.sum(np.exp(wide - top))) + top), float(squares))
 
@@ -139,21 +141,22 @@ def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    total, stamp = Sums(), shard.stamp
+    total = Sums()
+    stamp = shard.stamp
     schema = _schema(shard.path)
     packed: dict[str, Any] = {"use_dictionary": ["episode"], "column_encoding": {"row": "DELTA_BINARY_PACKED"}}
     with replacing(target) as temporary, ParquetWriter(temporary, schema, **packed) as writer:
         for block in blocks(shard, scorer.kind, size, scorer.actions):
             column = np.full(block.length, np.nan, np.float32)
-            found = column[:0]
+            log_weight = column[:0]
             if block.dataset is not None:
                 number = shard.first + block.first + block.row
-                found = scorer.log_weight(block.dataset, number, str(shard.path))
-                if not np.isfinite(found).all():
-                    row = block.first + int(block.row[np.argmin(np.isfinite(found))])
+                log_weight = scorer.log_weight(block.dataset, number, str(shard.path))
+                if not np.isfinite(log_weight).all():
+                    row = block.first + int(block.row[np.argmin(np.isfinite(log_weight))])
                     raise BadInput(f"{shard.path}: row {row}: its weight is not a finite number; look at its numbers")
-                column[block.row] = found
-            total |= Sums.of(found, block.length)
+                column[block.row] = log_weight
+            total |= Sums.of(log_weight, block.length)
             table: dict[str, Any] = {"row": np.arange(block.first, block.first + block.length)}
             if block.episode is not None and "episode" in schema.names:
                 table["episode"] = block.episode
@@ -201,9 +204,11 @@ def score_all(
 ) -> Scored:
     """Weigh every row of a set, here or (with an address) on a Ray cluster. Bad files are named when the others are
     done."""
-    found, bad = shards(pattern)
-    out, rows, passed = out.resolve(), sum(shard.rows for shard in found), 0
-    pairs = list(zip(found, _targets([shard.path for shard in found], out), strict=True))
+    files, bad = shards(pattern)
+    out = out.resolve()
+    rows = sum(shard.rows for shard in files)
+    passed = 0
+    pairs = list(zip(files, _targets([shard.path for shard in files], out), strict=True))
     for folder in {target.parent for _, target in pairs}:
         sweep(folder)
     alone = threading.Lock()
@@ -222,8 +227,8 @@ def score_all(
     watch(sum(sums.rows for sums in known.values()))
     each = _here(scorer, left, watch) if address is None else _on_ray(scorer, left, address, watch)
     results = [*known.values(), *each]
-    bad += [one for one in results if isinstance(one, str)]
-    total = functools.reduce(Sums.__or__, (one for one in results if isinstance(one, Sums)), Sums())
+    bad += [result for result in results if isinstance(result, str)]
+    total = functools.reduce(Sums.__or__, (result for result in results if isinstance(result, Sums)), Sums())
     if bad:
         more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
         raise BadInput(
@@ -231,10 +236,10 @@ def score_all(
         )
     if total.weighed == 0:
         raise BadInput(f"{pattern}: no row has a successor; add next_observations")
-    record = {"format": FORMAT, "run": scorer.name, "files": len(found), "rows": total.rows, "weighed": total.weighed}
+    record = {"format": FORMAT, "run": scorer.name, "files": len(files), "rows": total.rows, "weighed": total.weighed}
     record |= {"log_mean": total.log_mean, "effective": total.effective}
     write_text(out / "weights.json", json.dumps(record, indent=1) + "\n")
-    return Scored(total, len(found), len(found) - len(left))
+    return Scored(total, len(files), len(files) - len(left))
 
 
 def _targets(paths: Sequence[Path], out: Path) -> list[Path]:
@@ -284,8 +289,8 @@ def _on_ray(scorer: Scorer, pairs: Sequence[Pair], address: str, watch: Watch) -
         tasks = {task.remote(given, *pair): pair for pair in pairs}
         try:
             while tasks:
-                for one in ray.wait(list(tasks))[0]:
-                    watch(tasks.pop(one)[0].rows)
-                    yield ray.get(one)
+                for task_done in ray.wait(list(tasks))[0]:
+                    watch(tasks.pop(task_done)[0].rows)
+                    yield ray.get(task_done)
         except RayError as error:
             raise BadInput(f"the cluster gave up ({error}); run the same command again to continue") from error
