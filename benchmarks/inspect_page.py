@@ -64,7 +64,7 @@ def finished(path: Path, data: Dataset) -> None:
     from winnow.policy import Policy
     from winnow.training.trained import Trained
 
-    run = Run(data, make_algorithm("iql"), *method("dw-aw", "iql", len(data)), 0, "made-up.iql.dw-aw.seed0")
+    run = Run(data, make_algorithm("iql"), *method("dw-aw", "iql"), 0, "made-up.iql.dw-aw.seed0")
     learner, state = (part.init(jax.random.key(0), run.spec) for part in (run.algorithm, run.weighter))
     sizes = (data.obs_dim, data.obs_dim, data.action_dim, data.action_dim)
     Trained(run, 0, None, Policy(run.algorithm, learner, *(np.ones(size) for size in sizes)), state).save(path)

@@ -36,6 +36,7 @@ FILLS: dict[str, Callable[[str], str]] = {
     "examples": source.examples,
     "scores": scores.table,
     "collapse": advice.collapse,
+    "choices": advice.choices,
     "deviations": conformance.deviations,
     "density": conformance.density,
     "exact": conformance.exact,

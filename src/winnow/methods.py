@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any
+from typing import Any, NamedTuple
 
 from winnow.algorithms import ALGORITHMS
+from winnow.data.advice import AUTO, Advice, advise
 from winnow.data.dataset import Dataset
-from winnow.data.imbalance import SMALL
+from winnow.data.names import SMALL_ROWS
 from winnow.errors import BadInput
 from winnow.samplers import SAMPLERS, Sampler
+from winnow.system.progress import say
 from winnow.types import Algorithm, Weighter
 from winnow.weighters import WEIGHTERS
 
@@ -56,8 +58,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Settings of a method's weighter that are not the usual ones. PATHS: weigh whole episodes, at a fixed λ."""
 TEMPERATURE = {"cql": 0.2}
 """AW's and RW's η where it is not 0.1."""
+SMALL = 1.05 * SMALL_ROWS
+"""Rows of a small set, about as many as the paper's have."""
 SMALL_TEMPERATURE = 5.0
-"""AW's and RW's η, as published, for datasets of about 50,000 rows (the `small` suite)."""
+"""AW's and RW's η in the published results of small sets, which is nearly uniform sampling. `winnow bench` alone uses
+it."""
 DENSITY: dict[str, dict[str, Any]] = {
     "iql": {"standardise": False, "initialisation": "orthogonal"},
     "cql": {
@@ -85,20 +90,56 @@ ITERATIONS = {"iql": 4, "bc": 4}
 """ODPR-A's iterations where they are not 5."""
 
 
-def method(name: str, algorithm: str = "iql", rows: int | None = None) -> tuple[Sampler, Weighter]:
-    """The sampler and the weighter of a method, set as for the published results of that algorithm."""
+def method(name: str, algorithm: str = "iql", published_rows: int | None = None) -> tuple[Sampler, Weighter]:
+    """The sampler and the weighter of a method, set for an algorithm.
+
+    published_rows: the size of a dataset whose published settings are wanted
+    """
+    if name == AUTO:
+        raise BadInput(f"{AUTO} chooses a method by the rows of a dataset, which are not known here; name a method")
     sampler, weighter = METHODS[_known(name, METHODS, "method")]
     settings = dict(SETTINGS.get(name, {}))
     if name.endswith("-script"):
         settings["lambda_k"], settings["lambda_f"] = SCRIPT_LAMBDAS.get(algorithm, SCRIPT_LAMBDAS["iql"])
     made: Any = make_weighter(weighter, algorithm)
-    return make_sampler(sampler, algorithm, rows), dataclasses.replace(made, **settings)
+    return make_sampler(sampler, algorithm, published_rows), dataclasses.replace(made, **settings)
 
 
-def make_sampler(name: str, algorithm: str = "iql", rows: int | None = None) -> Sampler:
+class Chosen(NamedTuple):
+    """A method for a dataset, and why, where it was chosen by the data."""
+
+    method: str
+    sampler: Sampler
+    weighter: Weighter
+    advice: Advice | None
+
+
+def for_dataset(name: str, dataset: Dataset, algorithm: str = "iql") -> Chosen:
+    """A method by its name, or the one that the data asks for where the name is `auto`."""
+    advice = advise(dataset) if name == AUTO else None
+    title = advice.method if advice else name
+    parts: dict[str, Any] = dict(zip(("sampler", "weighter"), method(title, algorithm), strict=True))
+    for name_of_setting, value in (advice.settings if advice else {}).items():
+        family, setting = name_of_setting.split(".")
+        parts[family] = dataclasses.replace(parts[family], **{setting: value})
+    return Chosen(title, parts["sampler"], parts["weighter"], advice)
+
+
+def sampler_for(name: str, dataset: Dataset) -> Sampler:
+    """A sampler by its name, or that of the method which the data asks for where the name is `auto`. What was chosen is
+    said in a line."""
+    if name != AUTO:
+        return make_sampler(name)
+    chosen = for_dataset(AUTO, dataset)
+    assert chosen.advice is not None
+    say(chosen.advice.line(dataset.meta.name))
+    return chosen.sampler
+
+
+def make_sampler(name: str, algorithm: str = "iql", published_rows: int | None = None) -> Sampler:
     kind = SAMPLERS[_known(name, SAMPLERS, "sampler")]
     if name in ("aw", "rw"):
-        few = rows is not None and rows <= SMALL
+        few = published_rows is not None and published_rows <= SMALL
         return kind(temperature=SMALL_TEMPERATURE if few else TEMPERATURE.get(algorithm, 0.1))
     if name == "odpr-a":
         return kind(iterations=ITERATIONS.get(algorithm, 5))

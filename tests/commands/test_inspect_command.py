@@ -28,7 +28,7 @@ def test_a_table_a_histogram_a_verdict_and_a_method(mixture, capsys):
     for word in ("RPSV", "Gini", "quantiles", "effective sample size", "initial-state spread", "random", "expert"):
         assert word in said
     assert "Strongly imbalanced" in said
-    assert "Recommended: followed" in said
+    assert "Recommended: aw: only about 5.0 % of the" in said
     bars = [line for line in said.splitlines() if "█" in line]
     assert int(bars[0].split()[-1]) + int(bars[-1].split()[-1]) == 100
     assert len(bars) >= 2
@@ -40,7 +40,7 @@ def test_json_is_all_that_is_printed(mixture, capsys):
     record = json.loads(said.out)
     assert said.err == ""
     assert record["dataset"]["rows"] == 6000
-    assert record["recommended"]["method"] == "followed"
+    assert record["recommended"]["method"] == "aw"
     assert record["imbalance"]["rpsv"] == imbalance(store.load(mixture), 0.99).rpsv
     assert [one["label"] for one in record["imbalance"]["sources"]] == ["random", "expert"]
 
@@ -53,7 +53,7 @@ def test_data_without_episodes(tmp_path, capsys):
     assert main(["inspect", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "There are no episodes in bag data" in said
-    assert "Recommended: dual-uniform" in said
+    assert "Recommended: dw-uniform" in said
 
 
 def test_names_in_brackets_are_printed_as_they_are(tmp_path, capsys):

@@ -12,8 +12,10 @@ from winnow import toy
 from winnow.cli import main
 from winnow.commands.train_help import METHOD_GROUPS
 from winnow.data import store
+from winnow.data.advice import AUTO
 from winnow.data.recipes import mixed
 from winnow.methods import METHODS
+from winnow.system.checkpoint import read_record
 
 
 @pytest.fixture(scope="module")
@@ -36,36 +38,17 @@ def test_the_words_reach_the_runs(runs):
     ]
     assert all(run["algorithm"]["alpha"] == 1.5 and run["algorithm"]["hidden"] == [8, 8] for run in config["runs"])
     assert config["runs"][-1]["weighter"]["hidden"] == [8, 8]
-    assert config["runs"][-1]["sampler"] == {"name": "aw", "temperature": 5.0}  # as for small datasets
+    assert config["runs"][-1]["sampler"] == {"name": "aw", "temperature": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("words", "flag"),
-    [
-        ("--method aw", "--sampler.temperature"),
-        ("--method dw-aw,aw", "--sampler.temperature"),
-        ("--method uniform,aw", "--sampler.aw.temperature"),
-    ],
-)
-def test_a_temperature_that_the_size_of_a_dataset_chose_is_said_unless_it_was_given(
-    runs, tmp_path, capsys, words, flag
-):
-    asked = [
-        "train",
-        str(runs / "dome.st"),
-        "--algorithm",
-        "cql",
-        *words.split(),
-        "--steps",
-        "0",
-        "--out",
-        str(tmp_path),
-    ]
-    assert main(asked) == 2  # there is nothing to train
-    note = "dome: has only 1,004 rows, so aw's temperature is 5 in place of 0.2, as published for small sets; "
-    assert capsys.readouterr().err.startswith(f"{note}{flag} sets it\n")
-    assert main([*asked, flag, "0.2"]) == 2
-    assert note not in capsys.readouterr().err
+def test_auto_is_the_default_and_says_what_it_chose_and_why(runs, tmp_path, capsys):
+    words = ["train", str(runs / "dome.st"), "--algorithm", "bc", "--seeds", "1", "--no-evaluate"]
+    words += ["--algorithm.hidden", "8", "--steps", "2", "--chunk", "2", "--batch-size", "8"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    assert "dome: auto chose uniform: " in capsys.readouterr().err
+    saved = read_record(tmp_path / "out" / "dome.bc.auto.seed0.safetensors")
+    assert (saved["method"], saved["resolved_method"]) == ("auto", "uniform")
+    assert main([*words, "--steps", "0", "--sampler", "aw", "--out", str(tmp_path / "none")]) == 2
 
 
 @pytest.mark.parametrize(
@@ -209,5 +192,5 @@ def test_a_config_works_for_commands_without_options_of_their_own(tmp_path, caps
 
 def test_every_method_is_in_one_group_of_the_help_with_a_few_words():
     listed = [name for methods in METHOD_GROUPS.values() for name in methods]
-    assert sorted(listed) == sorted(METHODS)
+    assert sorted(listed) == sorted([AUTO, *METHODS])
     assert all(len(words.split()) >= 3 for methods in METHOD_GROUPS.values() for words in methods.values())

@@ -10,12 +10,15 @@ import pytest
 from winnow import toy
 from winnow.cli import main
 from winnow.data import store
+from winnow.data.advice import advise
 from winnow.data.dataset import combine
 from winnow.errors import BadInput
 from winnow.ope import tune
-from winnow.ope.candidates import GRID, Candidate
+from winnow.ope.candidates import GRID, Candidate, usual
 from winnow.ope.fqe import FQE
-from winnow.ope.tune import Tuning, schedule
+from winnow.ope.ranking import MethodEstimate
+from winnow.ope.tune import Tuning, schedule, ties
+from winnow.ope.weighted_reward import Interval
 
 SMALL = Tuning(
     algorithm="bc", runs=4, steps=60, batch_size=32, hidden=(8,), fqe=FQE(steps=60, fits=2, hidden=(8,), batch_size=32)
@@ -42,11 +45,11 @@ def test_a_candidate_by_its_words():
     one = Candidate.parse("dual-aw:weighter.budget=0.5, sampler.temperature=1")
     assert one.label == "dual-aw~budget=0.5~temperature=1"
     assert one.options == ["--method", "dual-aw", "--weighter.budget", "0.5", "--sampler.temperature", "1"]
-    sampler, weighter = one.parts("iql", 10**6, (16,))
+    sampler, weighter = one.parts("iql", (16,))
     assert (sampler.temperature, weighter.budget, weighter.hidden) == (1.0, 0.5, (16,))
     assert len({one.label for one in GRID}) == len(GRID)
     for one in GRID:
-        one.parts("iql", 1_000, None)
+        one.parts("iql", None)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,31 @@ def test_a_candidate_by_its_words():
 )
 def test_a_candidate_that_is_none_is_refused(text, reason):
     with pytest.raises(BadInput, match=reason):
-        Candidate.parse(text).parts("iql", 1_000, None)
+        Candidate.parse(text).parts("iql", None)
+
+
+def test_a_lead_of_a_ten_thousandth_is_a_tie_and_a_clear_one_is_not():
+    def line(name: str, value: float, half: float) -> MethodEstimate:
+        return MethodEstimate(name, 2, Interval(value, value - half, value + half), 0.5, None)
+
+    close = [line("dw-aw", 0.6123, 0.01), line("aw", 0.6122, 0.01), line("pf", 0.5, 0.01)]
+    assert ties(close[0], close) == ["dw-aw", "aw"]
+    clear = [line("dw-aw", 0.7, 0.04), line("aw", 0.6122, 0.04)]
+    assert ties(clear[0], clear) == ["dw-aw"]
+
+
+def test_the_simplest_candidate_learns_least():
+    names = ["dual-aw", "dw-uniform", "continued", "aw", "aw:sampler.temperature=1", "uniform"]
+    order = sorted(map(Candidate.parse, names), key=lambda item: item.cost)
+    assert [item.label for item in order] == ["uniform", "aw", "aw~temperature=1", "continued", "dw-uniform", "dual-aw"]
+
+
+def test_auto_is_the_first_candidate(dome):
+    data = store.load(dome)
+    labels = [candidate.label for candidate in usual(data)]
+    assert labels[0] == advise(data).method
+    assert sorted(labels) == sorted({candidate.label for candidate in GRID} | {labels[0]})
+    assert Candidate("auto", (("sampler.temperature", 1.0),)).resolved(data).settings == (("sampler.temperature", 1.0),)
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +99,16 @@ def dome(tmp_path_factory):
     return path
 
 
-def test_a_search_picks_the_highest_value_of_those_that_stayed_and_can_be_taken_up(dome, tmp_path, monkeypatch):
+def test_a_search_that_ends_in_a_tie_takes_the_simplest_and_can_be_resumed(dome, tmp_path, monkeypatch):
     data = store.load(dome)
     candidates = [Candidate("uniform"), Candidate("pf"), Candidate("aw", (("sampler.temperature", 1.0),))]
     choice = tune.tune(data, tmp_path / "t", SMALL, candidates, progress=False)
     # With 4 runs two candidates are tried, and both are trained twice.
     assert {one.method: one.runs for one in choice.table} == {"uniform": 2, "pf": 2}
-    assert choice.chosen.label == choice.table[0].method
-    assert choice.runner_up == choice.table[1].method
+    # Their intervals overlap, so neither is the winner, and the simpler one is taken.
+    assert choice.tied == [line.method for line in choice.table]
+    assert choice.chosen.label == "uniform"
+    assert choice.runner_up == "pf"
     assert choice.probability == pytest.approx(choice.ahead, abs=1e-9)
     assert any("too few to try aw~temperature=1" in note for note in choice.notes)
     with pytest.raises(BadInput, match="--resume"):
@@ -123,7 +152,9 @@ def test_the_command_writes_words_that_train_takes(dome, tmp_path, capsys):
     assert len(list((tmp_path / "runs").glob("*.bc.*.seed0.safetensors"))) == 1
     capsys.readouterr()
     assert main([*words, "--resume", *FAST]) == 0
-    assert "chosen:" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "tie: the intervals of" in printed
+    assert ", the simplest of these; more --runs may separate them" in printed
 
 
 def test_the_command_refuses_bad_input_before_anything_is_trained(dome, tmp_path, capsys):

@@ -16,9 +16,11 @@ from d3rlpy.logging import NoopAdapterFactory
 from d3rlpy.torch_utility import TorchMiniBatch
 
 from winnow import AW, PF, BadInput, toy
+from winnow.data.advice import advise
 from winnow.data.arrays import from_arrays
 from winnow.data.recipes import mixed
 from winnow.data.store import save
+from winnow.methods import make_sampler, make_weighter
 from winnow.plug.d3rlpy import action_scaler, add_weights, as_dataset, resampled, to_mdp_dataset
 from winnow.plug.torch import DensityWeights, Weights
 
@@ -240,6 +242,19 @@ def score(algo: Any, data: ReplayBuffer, steps: int) -> float:
     return float(toy.normalised(toy.evaluate(lambda state: algo.predict(state.astype(np.float32)))).mean())
 
 
+def test_weights_are_set_as_published_with_their_algorithm(small: MDPDataset) -> None:
+    for name in ("iql", "td3bc"):
+        assert add_weights(make(name), small).config == make_weighter("density", name)
+    assert add_weights(make("iql"), small, lambda_k=0.5).config.lambda_k == 0.5
+
+
+def test_auto_resamples_by_what_the_data_asks_for(small: MDPDataset, capsys: pytest.CaptureFixture[str]) -> None:
+    probability = resampled(small).probability
+    chosen = advise(as_dataset(small)).method
+    np.testing.assert_allclose(probability, make_sampler(chosen).probabilities(as_dataset(small)))
+    assert f"d3rlpy: auto chose {chosen}: " in capsys.readouterr().err
+
+
 QUICK: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "batch_size": 128, "hidden": 64}
 
 
@@ -250,7 +265,7 @@ def test_learned_weights_improve_td3bc_on_imbalanced_data(imbalanced: MDPDataset
         scaler = d3rlpy.preprocessing.StandardObservationScaler()
         algo = make("td3bc", **QUICK, alpha=0.5, observation_scaler=scaler)
         if method == "dual":
-            add_weights(algo, imbalanced, hidden=(64, 64), learning_rate=3e-3, temperature_rate=0.03)
+            add_weights(algo, imbalanced, "dual", hidden=(64, 64), learning_rate=3e-3, temperature_rate=0.03)
         found[method] = score(algo, imbalanced, 2_500)
     assert found["dual"] > found["uniform"] + 15, found  # seeds 0, 1, 2, 3 gave 43, 95, 97, 81
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from winnow.data.advice import Advice
 
 METHODS = {
     "uniform": "draws every row equally often: plain IQL",
@@ -33,8 +36,9 @@ def demo(
     """Hopper from data of which 90 % is random and 10 % comes from an expert: what does re-weighting change?
 
     The data is played first, from policies that come with winnow. IQL then learns from it with uniform sampling, with
-    advantage weighting (AW), and with learned weights (DW and its exact dual) on top of AW: all runs of a shape in one
-    compiled program, evaluated in the environment while they train. It ends in a page.
+    advantage weighting (AW), which the default method `auto` chooses here, and with learned weights (DW and its exact
+    dual) on top of AW: all runs of a shape in one compiled program, evaluated in the environment while they train. It
+    ends in a page.
 
     Args:
         out: A folder for the runs, the page and the raw returns. Runs that are there already are kept.
@@ -44,26 +48,30 @@ def demo(
         open: Open the page in a browser at the end.
     """
     from winnow.commands._shared import made
-    from winnow.data.imbalance import imbalance, verdict
+    from winnow.data.advice import advise, verdict
+    from winnow.data.imbalance import imbalance
     from winnow.render import figures, pages
     from winnow.system.files import write_text
 
     name = SET if rows == ROWS else f"{SET.split('@')[0]}@{rows}"
     dataset = made(name)
-    text = verdict(imbalance(dataset))
-    print(f"{dataset}\n{text}\n")
+    measured = imbalance(dataset)
+    text = verdict(measured)
+    advice = advise(dataset, measured)
+    print(f"{dataset}\n{text}\n{advice.line(dataset.meta.name)}\n")
+    methods = compared(advice)
 
-    trained = _train(dataset, out / "runs", steps, seeds)
-    by_method = {method: [run for run in trained if run.run.method == method] for method in METHODS}
+    trained = _train(dataset, methods, out / "runs", steps, seeds)
+    by_method = {method: [run for run in trained if run.run.method == method] for method in methods}
     scores = {method: [run.score for run in runs] for method, runs in by_method.items()}
     weights = {method: [run.weights() for run in runs] for method, runs in by_method.items()}
     expert = dataset.source == dataset.meta.sources.index("expert")
     good = {
         method: float(np.mean([seed.share(expert) for seed in row_weights])) for method, row_weights in weights.items()
     }
-    _show(scores, good)
+    _show(scores, good, advice.method)
 
-    curves: dict[str, dict[int, list[float]]] = {method: {} for method in METHODS}
+    curves: dict[str, dict[int, list[float]]] = {method: {} for method in methods}
     for method, runs in by_method.items():
         for played in (played for run in runs for played in run.rounds):
             curves[method].setdefault(played.step, []).append(played.score)
@@ -98,7 +106,7 @@ def demo(
                 "good": f"{good[method]:.0%}",
                 "words": about,
             }
-            for method, about in METHODS.items()
+            for method, about in methods.items()
         ],
         figures={name: pages.embedded(figure) for name, figure in pictures.items()}
         | {"weights": [pages.embedded(figure) for figure in weighed]},
@@ -112,9 +120,17 @@ def demo(
         webbrowser.open(page.resolve().as_uri())
 
 
-def _train(dataset: Any, out: Path, steps: int, seeds: int) -> list[Any]:
+def compared(advice: Advice) -> dict[str, str]:
+    """The methods of the demo, and what `auto` chose: one of them, or one more."""
+    if advice.method in METHODS:
+        return METHODS | {advice.method: f"{METHODS[advice.method]}. It is what auto chose"}
+    return METHODS | {"auto": f"chose {advice.method}: {advice.why}"}
+
+
+def _train(dataset: Any, methods: dict[str, str], out: Path, steps: int, seeds: int) -> list[Any]:
     import dataclasses
 
+    from winnow.data.advice import AUTO
     from winnow.evaluation.settings import Evaluation
     from winnow.methods import make_algorithm, method, resized
     from winnow.training import train_runs
@@ -122,14 +138,14 @@ def _train(dataset: Any, out: Path, steps: int, seeds: int) -> list[Any]:
 
     algorithm = dataclasses.replace(resized(make_algorithm("iql", dataset), HIDDEN), learning_rate=LEARNING_RATE)
     runs = []
-    for name in METHODS:
-        weighter = resized(method(name, "iql")[1], HIDDEN)
+    for name in methods:
+        weighter = None if name == AUTO else resized(method(name, "iql")[1], HIDDEN)
         runs += plan(dataset, algorithm, name, weighter=weighter, seeds=seeds)
     often = Evaluation(episodes=EPISODES, rounds=ROUNDS, curve=CURVE)
     return train_runs(runs, steps=steps, out=out, resume=True, evaluate=often)
 
 
-def _show(scores: dict[str, list[float]], good: dict[str, float]) -> None:
+def _show(scores: dict[str, list[float]], good: dict[str, float], chosen: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -137,7 +153,9 @@ def _show(scores: dict[str, list[float]], good: dict[str, float]) -> None:
     table = Table("method", "score", "each seed", "weight on expert rows", title=title)
     for method, seeds in scores.items():
         each = "  ".join(f"{score:.0f}" for score in seeds)
-        table.add_row(method, f"{np.mean(seeds):.1f}", each, f"{good[method]:.0%}")
+        table.add_row(
+            f"{method} (auto)" if method == chosen else method, f"{np.mean(seeds):.1f}", each, f"{good[method]:.0%}"
+        )
     Console().print(table)
 
 

@@ -12,6 +12,7 @@ import tyro
 from winnow.errors import BadInput
 
 if TYPE_CHECKING:
+    from winnow.data.advice import Advice
     from winnow.data.dataset import Dataset
     from winnow.data.imbalance import Imbalance
 
@@ -42,13 +43,14 @@ def inspect(
             others; several after one another.
     """
     from winnow.commands._shared import opened
-    from winnow.data.imbalance import degree, imbalance, recommend, verdict
+    from winnow.data.advice import advise, degree, verdict
+    from winnow.data.imbalance import imbalance
 
     if run and html is None:
         raise BadInput("--run adds learned weights to a page; give its file with --html")
     data = opened(dataset)
     measured = imbalance(data, discount)
-    method, why = recommend(measured)
+    advice = advise(data, measured)
     if html is not None:
         _write_page(html, dataset, data, measured, run)
     if json:
@@ -66,11 +68,11 @@ def inspect(
             "imbalance": dataclasses.asdict(measured),
             "degree": degree(measured),
             "verdict": verdict(measured),
-            "recommended": {"method": method, "why": why},
+            "recommended": {"method": advice.method, "settings": dict(advice.settings), "why": advice.why},
         }
         print(dumps(record, indent=2, allow_nan=False))
         return
-    _show(repr(data), measured, verdict(measured), method, why)
+    _show(repr(data), measured, verdict(measured), advice)
     if html is not None:
         print(f"page {html}")
 
@@ -88,7 +90,7 @@ def _write_page(html: Path, dataset: str, data: Dataset, measured: Imbalance, ru
         page.write(html, data, measured, runs, asked, lambda what: status.update(Text(what)))
 
 
-def _show(title: str, measured: Imbalance, said: str, method: str, why: str) -> None:
+def _show(title: str, measured: Imbalance, summary: str, advice: Advice) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -104,8 +106,8 @@ def _show(title: str, measured: Imbalance, said: str, method: str, why: str) -> 
         cells: list[Any] = [f"{one.episodes:,}", f"{one.rows:,}", f"{100 * one.share:.1f} %", f"{one.mean:.4g}"]
         sources.add_row(Text(one.label), *cells)
     console.print(Text(title, style="bold"), numbers, "", sources, "", _histogram(measured), "", sep="\n")
-    console.print(Text(said))
-    console.print(Text.assemble("Recommended: ", (method, "bold"), f" — {why}."))
+    console.print(Text(summary))
+    console.print(Text.assemble("Recommended: ", (advice.method, "bold"), f": {advice.why}."))
 
 
 def _histogram(measured: Imbalance) -> Any:

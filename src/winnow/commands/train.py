@@ -17,7 +17,7 @@ from winnow.errors import BadInput
 from winnow.evaluation.settings import Evaluation
 from winnow.system.progress import warn
 
-DEFAULT_METHOD = "dw-aw"
+DEFAULT_METHOD = "auto"
 MANY_PASSES = 400
 """Passes over a dataset from which on the command warns. The published runs make 256 (a million updates, a million
 rows); with IQL on 50,000 rows, scores have dropped again after 1,000 (docs/log/iql.md, small sets)."""
@@ -123,14 +123,19 @@ def _defaults(names: Names) -> dict[str, Any]:
     return defaults
 
 
-def _parts(method: str, names: Names, rows: int | None = None) -> tuple[Any, Any]:
-    """The sampler and the weighter of a method, or those that were named in their place."""
-    from winnow.methods import make_sampler, make_weighter
+def _parts(method: str, names: Names, dataset: Any = None) -> tuple[Any, Any]:
+    """The sampler and the weighter of a method, or those that were named in their place. Without a dataset `auto` is
+    plain uniform sampling: it has no settings."""
+    from winnow.data.advice import AUTO
+    from winnow.methods import for_dataset, make_sampler, make_weighter
     from winnow.methods import method as named
 
-    sampler, weighter = named(method, names.algorithm, rows)
+    if dataset is None:
+        sampler, weighter = named("uniform" if method == AUTO else method, names.algorithm)
+    else:
+        _, sampler, weighter, _ = for_dataset(method, dataset, names.algorithm)
     return (
-        make_sampler(names.sampler, names.algorithm, rows) if names.sampler else sampler,
+        make_sampler(names.sampler, names.algorithm) if names.sampler else sampler,
         make_weighter(names.weighter, names.algorithm) if names.weighter else weighter,
     )
 
@@ -161,6 +166,7 @@ def _parse(arguments: list[str], prog: str, defaults: dict[str, Any], text: str)
 def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, Any]:
     """Plan the runs of every dataset, with its domain's settings and those that were given, and train them. Returns
     the record for --json."""
+    from winnow.data.advice import AUTO, advise
     from winnow.data.sources import open_dataset
     from winnow.methods import make_algorithm
     from winnow.training import train_runs
@@ -179,10 +185,10 @@ def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, A
         algorithm = _with_settings(make_algorithm(names.algorithm, dataset), settings.get("algorithm", {}))
         meant = names._replace(algorithm=_word(algorithm))
         for method in names.method.split(","):
-            sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, meant, len(dataset)))
+            sampler, weighter = map(given, ("sampler", "weighter"), _parts(method, meant, dataset))
             runs += plan(dataset, algorithm, method, sampler=sampler, weighter=weighter, seeds=options.seeds)
-            usual = given("sampler", _parts(method, meant)[0])
-            notes |= dict.fromkeys(_set_by_rows(dataset, usual, sampler, settings))
+            if method == AUTO:
+                notes[advise(dataset).line(dataset.meta.name)] = None
     for note in notes:
         warn(note)
     trained = train_runs(
@@ -222,21 +228,6 @@ def _overfitting(dataset: Any, options: Options) -> list[str]:
     return [
         f"{dataset.meta.name}: {options.steps:,} updates pass {passes:,.0f} times over its {len(dataset):,} rows, so "
         f"the policy may overfit; compare with fewer, say --steps {max(fewer, 1):.0f}"
-    ]
-
-
-def _set_by_rows(dataset: Any, usual: Any, sampler: Any, settings: dict[str, Any]) -> list[str]:
-    """A line for every setting of a sampler that the number of rows has decided, and nobody gave."""
-    word = _word(sampler)
-    rows = f"{dataset.meta.name}: has only {len(dataset):,} rows"
-    prefix = "sampler" if "sampler" in settings else f"sampler.{word}"
-    names = [field.name for field in dataclasses.fields(usual)]
-    values = {name: (getattr(sampler, name), getattr(usual, name)) for name in names}
-    return [
-        f"{rows}, so {word}'s {name} is {here:g} in place of {elsewhere:g}, as published for small sets; "
-        f"--{prefix}.{name} sets it"
-        for name, (here, elsewhere) in values.items()
-        if here != elsewhere
     ]
 
 

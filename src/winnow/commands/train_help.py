@@ -5,6 +5,9 @@ from __future__ import annotations
 import textwrap
 
 METHOD_GROUPS: dict[str, dict[str, str]] = {
+    "let the data decide": {
+        "auto": "uniform, aw, rw, continued or dw-uniform; a line says which and why",
+    },
     "choose rows, no learned weights": {
         "uniform": "every row equally often: plain offline RL",
         "aw": "episodes by advantage over the mean return from their start",
@@ -14,7 +17,7 @@ METHOD_GROUPS: dict[str, dict[str, str]] = {
         "odpr-r": "the same as red, by its authors' later name",
         "odpr-a": "rows by iterated advantages of a fitted value function",
         "continued": "episodes or fragments that lead somewhere good; fits values first",
-        "followed": "continued, and what starts or goes on among those; fits values first",
+        "followed": "continued, and fragments that begin or end among those; prefer continued",
     },
     "learn weights, as published (DW)": {
         "dw-uniform": "density-ratio weights on uniform sampling",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from winnow.errors import BadInput
-from winnow.ope.candidates import EPISODELESS, GRID, Candidate
+from winnow.ope.candidates import Candidate, usual
 from winnow.ope.tune import AS_USUAL, Tuning
 from winnow.system.progress import say
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from winnow.ope.tune import Choice
 
 CAUTION = "An estimate chose, no environment: docs/ope.md says how often that went wrong where the truth is known."
-UNSURE = 0.8
-"""Below this probability of being ahead, the choice is said to be open."""
 
 
 def tune(
@@ -36,16 +34,17 @@ def tune(
     """Choose a method and its settings for a dataset by fitted Q evaluation, without an environment.
 
     A fifth of the episodes is held out to choose by. Every candidate is trained once on the rest, the best third again
-    with other seeds, and so on until the runs are spent. The words for `winnow train` are printed and written to
+    with other seeds, and so on until the runs are spent. Where the intervals of candidates
+    overlap, they tie, and the simplest is chosen. The options for `winnow train` are printed and written to
     OUT/chosen.words: `xargs winnow train --out runs < OUT/chosen.words` trains the choice on the whole dataset.
 
     Args:
         dataset: A winnow dataset, or anything else that `winnow data import` reads.
         out: A folder for the runs, the estimates (tune.json) and the choice (chosen.words).
-        candidates: What to choose from, as METHOD or METHOD:weighter.budget=1,sampler.temperature=0.5. Without it, a
-            dozen from the published grids.
+        candidates: What to choose from, as METHOD or METHOD:weighter.budget=1,sampler.temperature=0.5. `auto` is the
+            method that the data asks for. Default: auto, and a dozen methods and settings.
         held_out: A file of episodes to choose by, instead of a share of the dataset's own.
-        resume: Go on with what the folder holds. Give the same words again.
+        resume: Continue with what the folder holds. Give the same command again.
         json: Print everything as JSON, for programs, and nothing else.
         tuning: How candidates are trained and judged.
     """
@@ -55,9 +54,7 @@ def tune(
     from winnow.system.locks import alone
 
     data = opened(dataset)
-    wanted = [Candidate.parse(text) for text in candidates] or [
-        one for one in GRID if data.has_episodes or one.method in EPISODELESS
-    ]
+    wanted = [Candidate.parse(text) for text in candidates] or usual(data)
     if not data.path:
         raise BadInput(f"{dataset}: can't be opened again by name; import it first (`winnow data import`)")
     with alone(out):
@@ -89,10 +86,12 @@ def show(choice: Choice, out: Path) -> None:
         cells = (str(line.runs), f"{line.value.value:.4g}", f"{low} to {high}", f"{line.best:.0%}")
         table.add_row(Text(line.method, style="bold" if line.method == choice.chosen.label else ""), *cells)
     console.print(table)
-    odds = f"{choice.probability:.0%} to be the best of all, {choice.ahead:.0%} to be ahead of {choice.runner_up}"
-    console.print(Text(f"chosen: {choice.chosen.label}: {odds}"))
-    if choice.ahead < UNSURE:
-        console.print(Text(f"that is no clear lead: {choice.runner_up} may be as good; more --runs would tell"))
+    if len(choice.tied) > 1:
+        console.print(Text(f"tie: the intervals of {', '.join(choice.tied)} overlap, so no method is the winner"))
+        console.print(Text(f"chosen: {choice.chosen.label}, the simplest of these; more --runs may separate them"))
+    else:
+        odds = f"{choice.probability:.0%} to be the best of all, {choice.ahead:.0%} to be ahead of {choice.runner_up}"
+        console.print(Text(f"chosen: {choice.chosen.label}: {odds}"))
     for note in [*choice.notes, CAUTION]:
         console.print(Text(note))
     console.print(

@@ -1,4 +1,7 @@
-"""How imbalanced a dataset is: whether a few episodes hold most of what is worth learning, in numbers and in words."""
+"""How imbalanced a dataset is: whether a few episodes hold most of what is worth learning, in numbers.
+
+`winnow.data.advice` puts them in words and chooses a method by them.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from winnow.data.dataset import Dataset
-from winnow.data.names import SMALL_ROWS
 from winnow.errors import BadInput
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 TOP = (0.01, 0.05, 0.1, 0.25, 0.5)
 BINS = 20
 
-STRONG = 0.07
-"""Effective share of rows below which a set is strongly imbalanced: between mixtures with 5 % and 10 % of good rows."""
-IMBALANCED = 0.2
-"""Below it a set is imbalanced: between a mixture with 10 % of good rows and the returns of one policy, whose share is
-0.32 if they are normally distributed. An even mixture of a good and a bad policy has 0.5."""
-SMALL = 1.05 * SMALL_ROWS
-"""Rows of a small set, about as many as the paper's have."""
-FEW = 20_000
-"""Good rows that are so few that they are learnt by heart: between mixtures of a million rows with 1 % and with 5 %."""
+FEWEST_COLUMNS = 0.1
+"""Part of the columns, those in which first observations differ least, that the spread of starts is read from."""
 SAME_START = 0.1
-"""Below this spread of first observations episodes start alike, so that they are whole: pieces start anywhere."""
-ALIKE = 0.01
-"""Where returns span less than this part of their greatest size, choosing among episodes gains next to nothing."""
+"""Below this spread of first observations episodes start alike, as whole ones do: fragments start anywhere."""
+MOST_CUT = 0.5
+"""Where more than this part of the episodes was cut before the time limit, they are fragments."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +65,14 @@ class Imbalance:
     """The same counted in rows, each with the d of its episode, as a part of all rows: how often a row drawn
     uniformly is one worth learning from. An episode of 1000 steps counts for more than one of 20."""
     start_spread: float | None
-    """Variance of first observations over that of all observations, averaged over the columns that vary: near 0 if
-    every episode starts alike, near 1 if they start anywhere. None where there are no episodes."""
+    """Variance of first observations over that of all observations, in the tenth of the varying columns where it is
+    smallest: near 0 if every episode starts alike, near 1 if they start anywhere. Sensors whose level differs between
+    episodes look the same in both cases, and may be most columns. None where there are no episodes."""
+    fragments: bool
+    """Whether episodes are fragments of longer ones: those that winnow cut; of other data, where episodes start
+    anywhere, or where most of them end without a terminal and sooner than the longest that does."""
+    columns: int
+    """Columns of an observation."""
     sources: tuple[Source, ...]
     histogram: tuple[int, ...]
     histogram_edges: tuple[float, ...]
@@ -88,6 +89,7 @@ def imbalance(dataset: Dataset, discount: float = 1.0) -> Imbalance:
     span = high - low
     above = np.maximum(x - mean, 0) if span > 0 else np.zeros_like(x)
     wide = low + span / BINS > low  # a bin is more than a rounding error
+    start_spread = _start_spread(dataset) if episodes else None
     counts, edges = np.histogram(x, BINS, (low, high if wide else low + max(1.0, abs(low))))
     return Imbalance(
         of="return" if episodes else "reward",
@@ -103,7 +105,9 @@ def imbalance(dataset: Dataset, discount: float = 1.0) -> Imbalance:
         gini=_gini(x - low),
         effective_count=_effective(above, np.ones(len(x))),
         effective_share=_effective(above, weight) / len(dataset),
-        start_spread=_start_spread(dataset) if episodes else None,
+        start_spread=start_spread,
+        fragments=start_spread is not None and _fragmented(dataset, start_spread),
+        columns=dataset.obs_dim,
         sources=_sources(dataset, x),
         histogram=tuple(map(int, counts)),
         histogram_edges=tuple(map(float, edges)),
@@ -134,9 +138,19 @@ def _effective(above: np.ndarray, weight: np.ndarray) -> float:
 def _start_spread(dataset: Dataset) -> float:
     _, scale = dataset.obs_moments
     varies = scale > scale.max() * 1e-6
-    return float(
-        (dataset.start_obs.astype(np.float64).var(axis=0)[varies] / scale[varies].astype(np.float64) ** 2).mean()
-    )
+    ratio = dataset.start_obs.astype(np.float64).var(axis=0)[varies] / scale[varies].astype(np.float64) ** 2
+    return float(np.quantile(ratio, FEWEST_COLUMNS))
+
+
+def _fragmented(dataset: Dataset, start_spread: float) -> bool:
+    if dataset.episodes.offset.any():
+        return True
+    if dataset.meta.recipe:
+        return dataset.meta.recipe.get("shape") == "segments"
+    length = dataset.episodes.length
+    open_end = ~dataset.episodes.terminated
+    cut = open_end & (length < length[open_end].max(initial=0))
+    return float(cut.mean()) > MOST_CUT or start_spread >= SAME_START
 
 
 def _sources(dataset: Dataset, x: np.ndarray) -> tuple[Source, ...]:
@@ -150,65 +164,3 @@ def _sources(dataset: Dataset, x: np.ndarray) -> tuple[Source, ...]:
                 Source(label, int(episodes.sum()), rows, rows / len(dataset), float(x[source_of == number].mean()))
             )
     return tuple(out)
-
-
-# ---------------------------------------------------------------------------------------------------- in words
-
-
-def degree(measured: Imbalance) -> str:
-    """ "balanced", "imbalanced" or "strongly imbalanced"."""
-    least, greatest = measured.quantiles["0"], measured.quantiles["1"]
-    if greatest - least <= ALIKE * max(abs(least), abs(greatest)) or measured.effective_share >= IMBALANCED:
-        return "balanced"
-    return "imbalanced" if measured.effective_share >= STRONG else "strongly imbalanced"
-
-
-def verdict(measured: Imbalance) -> str:
-    """How imbalanced the data is, in a sentence or two."""
-    share = f"{100 * measured.effective_share:.1f} %"
-    top = f"{100 * measured.top_share['0.05']:.0f} %"
-    things = "episodes" if measured.of == "return" else "rows"
-    text = (
-        f"{degree(measured).capitalize()}: what lies above the mean {measured.of} is worth about {share} of the rows, "
-        f"and the best 5 % of {things} hold {top} of all {measured.of} above the worst."
-    )
-    if measured.of == "reward":
-        text += f" There are no episodes in {measured.kind} data, so this is about rewards of single rows."
-    return text
-
-
-def recommend(measured: Imbalance) -> tuple[str, str]:
-    """The method that the evidence points to, and why."""
-    if measured.of == "reward":
-        why = (
-            "without episodes there are no returns to sample by (aw, pf and rw refuse such data); learned weights need "
-            "only rows, and are what can tell a good row from one that merely has a high reward"
-        )
-        return "dual-uniform", why
-    if degree(measured) == "balanced":
-        why = (
-            "good rows are not rare here, so uniform draws find them and the base algorithm is enough; weights would "
-            "only make fewer rows count"
-        )
-        return "uniform", why
-    whole = measured.start_spread is not None and measured.start_spread < SAME_START
-    if whole and measured.effective_share * measured.rows <= FEW:
-        why = (
-            "good rows are rare, and so few that a policy learns them by heart in time. In winnow's grids with IQL, "
-            "aw, in whose draws a few other rows are left, held out best on whole episodes like these: ahead of "
-            "followed on 14 of 16 sets, and of the good rows drawn by label on 15"
-        )
-        if measured.rows <= SMALL:
-            why += (
-                ". Take it with --sampler.temperature 0.1: without that option aw has the paper's η for sets this "
-                "small, which hardly prefers anything. And train for fewer updates: where it was tried, 50,000 scored "
-                "higher than 200,000"
-            )
-        return "aw", why
-    why = (
-        "good rows are rare: followed draws the episodes, or pieces of them, that lead somewhere good, by a value "
-        "function that it fits first, and what goes on from them. In winnow's grids with IQL, TD3+BC and CQL it was as "
-        "good as aw on whole episodes, and far ahead of aw and of dw-aw, the published weights, on pieces of "
-        "episodes; compare with both"
-    )
-    return "followed", why

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from winnow import __version__
+from winnow.data.advice import advise, degree, verdict
 from winnow.data.columns import shown
 from winnow.data.dataset import Dataset
-from winnow.data.imbalance import Imbalance, degree, recommend, verdict
+from winnow.data.imbalance import Imbalance
 from winnow.inspection import coverage, episodes, pictures, weightings, words
 from winnow.inspection.coverage import Map
 from winnow.inspection.weightings import Weighting
@@ -41,7 +42,7 @@ def write(
     told("laying out the states")
     place = coverage.project(data)
     told("drawing")
-    method, why = recommend(measured)
+    advice = advise(data, measured)
     strips = _strips(data, found)
     pages.write(
         path,
@@ -59,8 +60,8 @@ def write(
         notes=data.meta.notes,
         degree=degree(measured),
         verdict=verdict(measured),
-        method=method,
-        why=why,
+        method=advice.method,
+        why=advice.why,
         unshown=words.unshown(data, found, len(runs)),
         numbers=words.numbers(measured),
         of=measured.of,

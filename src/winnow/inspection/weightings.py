@@ -65,7 +65,7 @@ def plain(data: Dataset) -> list[Weighting]:
     even = Weighting("uniform", "every row counts as it is in the data", np.ones(len(data)))
     if not data.has_episodes:
         return [even]
-    aw, pf = (make_sampler(name, rows=len(data)) for name in ("aw", "pf"))
+    aw, pf = (make_sampler(name) for name in ("aw", "pf"))
     assert isinstance(aw, AW)
     assert isinstance(pf, PF)
     better = f"rows of episodes that did better than their start promised, η = {aw.temperature:g}"

@@ -6,8 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from winnow.data.advice import AUTO, advise
+from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
 from winnow.methods import METHODS, method, resized
+from winnow.samplers import SAMPLERS
 from winnow.weighters import WEIGHTERS
 
 
@@ -53,9 +56,23 @@ class Candidate:
             settings.append((path.replace("-", "_"), number))
         return cls(name.strip(), tuple(settings))
 
-    def parts(self, algorithm: str, rows: int, hidden: tuple[int, ...] | None) -> tuple[Any, Any]:
-        """Its sampler and its weighter, for a dataset of so many rows."""
-        both: dict[str, Any] = dict(zip(("sampler", "weighter"), method(self.method, algorithm, rows), strict=True))
+    @property
+    def cost(self) -> tuple[bool, bool, int, int]:
+        """What makes it less simple, the worst first: a learned weighter, a fitted sampler, changed settings, a later
+        place among the samplers."""
+        sampler, weighter = METHODS[self.method]
+        return weighter != "none", sampler in FITTED, len(self.settings), list(SAMPLERS).index(sampler)
+
+    def resolved(self, dataset: Dataset) -> Candidate:
+        """The candidate with the method that `auto` chooses for a dataset in its place."""
+        if self.method != AUTO:
+            return self
+        advice = advise(dataset)
+        return Candidate(advice.method, tuple({**advice.settings, **dict(self.settings)}.items()))
+
+    def parts(self, algorithm: str, hidden: tuple[int, ...] | None) -> tuple[Any, Any]:
+        """Its sampler and its weighter."""
+        both: dict[str, Any] = dict(zip(("sampler", "weighter"), method(self.method, algorithm), strict=True))
         for path, value in self.settings:
             family, name = path.split(".")
             kind = {field.name: type(getattr(both[family], field.name)) for field in dataclasses.fields(both[family])}
@@ -71,7 +88,7 @@ GRID = tuple(
     for text in (
         "uniform",
         "aw",
-        "followed",
+        "continued",
         "dual-uniform",
         "dw-aw",
         "pf",
@@ -83,6 +100,16 @@ GRID = tuple(
         "dw-aw:weighter.lambda_k=0.2,weighter.lambda_f=0.1",
     )
 )
-"""What is tried where nothing is named. With few runs the last are left out: usual settings come before others."""
+"""What is tried where nothing is named, after the method that `auto` chooses. With few runs the last are left out:
+usual settings come before others."""
+FITTED = ("continued", "followed", "odpr-a")
+"""Samplers that fit a network first."""
 EPISODELESS = ("uniform", "dual-uniform", "dw-uniform")
 """Methods that need no episodes."""
+
+
+def usual(dataset: Dataset) -> list[Candidate]:
+    """What is tried on a dataset where nothing is named: the method that `auto` chooses, and then the grid."""
+    first = Candidate(AUTO).resolved(dataset)
+    fitting = [item for item in GRID if dataset.has_episodes or item.method in EPISODELESS]
+    return [first, *(item for item in fitting if item.label != first.label)]

@@ -92,6 +92,9 @@ class Choice:
     """The candidate with the next best value."""
     ahead: float
     """The probability that the chosen one's value is above the runner-up's."""
+    tied: list[str]
+    """Candidates whose 95 % interval overlaps that of the best value: the data can't tell them apart. The simplest of
+    them is chosen. One candidate alone where there is a winner."""
     table: list[MethodEstimate]
     """All candidates, best first. Those that stayed longer have more runs."""
     train_options: list[str]
@@ -162,6 +165,7 @@ class _Search:
     def __post_init__(self) -> None:
         """Refuse invalid settings and data before anything is trained."""
         tuning = self.tuning
+        self.candidates = [candidate.resolved(self.dataset) for candidate in self.candidates]
         self.train = self.dataset
         self.held = self.held_out
         if self.held is None:
@@ -174,7 +178,7 @@ class _Search:
         learner = tuning.learner(self.train)
         self.runs: dict[str, Run] = {}
         for candidate in self.wanted:
-            parts = candidate.parts(tuning.algorithm, len(self.dataset), tuning.hidden)
+            parts = candidate.parts(tuning.algorithm, tuning.hidden)
             label = candidate.label
             self.runs[label] = Run(self.train, learner, *parts, name=label, method=label)
         check(list(self.runs.values()), steps=tuning.steps, batch_size=tuning.batch_size)
@@ -262,19 +266,27 @@ class _Search:
         return ranking.compare(labels, values.mean(axis=(1, 2)), drawn, seed, [None] * len(names))
 
     def _choose(self, stay: list[str], table: list[MethodEstimate], drawn: np.ndarray, more: list[str]) -> Choice:
-        """The best of those that stayed to the end: they were trained most often."""
-        place = {line.method: i for i, line in enumerate(table)}
-        first = place[stay[0]]
+        """The best of those that stayed to the end, which were trained most often; the simplest, if several tie."""
+        number = {line.method: i for i, line in enumerate(table)}
+        tied = ties(table[number[stay[0]]], [line for line in table if line.method in stay])
+        chosen = min((item for item in self.wanted if item.label in tied), key=lambda item: item.cost)
+        first = number[chosen.label]
         other = next(i for i in range(len(table)) if i != first) if len(table) > 1 else first
-        chosen = next(one for one in self.wanted if one.label == stay[0])
         choice = Choice(
             chosen,
             table[first].best,
             table[other].method,
             float(np.mean(drawn[:, first] > drawn[:, other])),
+            tied,
             table,
             self.tuning.train_options(chosen, self.dataset.path or self.dataset.meta.name),
             self.notes + more,
         )
         write_text(self.folder / "tune.json", json.dumps(choice.record(), indent=1) + "\n")
         return choice
+
+
+def ties(best: MethodEstimate, others: Sequence[MethodEstimate]) -> list[str]:
+    """The candidates whose interval overlaps that of the best, with the best first."""
+    level = [line.method for line in others if line.method != best.method and line.value.high >= best.value.low]
+    return [best.method, *level]

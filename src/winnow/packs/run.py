@@ -26,7 +26,9 @@ class Run:
     seed: int = 0
     name: str = "run"
     method: str = ""
-    """The method that sampler and weighter make (`dw-aw`); empty where they were chosen on their own."""
+    """The method by the name that was asked for (`dw-aw`, `auto`); empty where its parts were chosen on their own."""
+    resolved: str = ""
+    """The method that `auto` chose; else the same name."""
 
     @property
     def group(self) -> str:

@@ -80,13 +80,13 @@ def as_dataset(data: Data) -> Dataset:
     return made
 
 
-def probabilities(data: Data, sampler: str | Sampler = "aw") -> np.ndarray:
+def probabilities(data: Data, sampler: str | Sampler = "auto") -> np.ndarray:
     """How often each row is to be drawn: [rows] float64 that sum to 1, for AW, PF, RW or any other sampler.
 
     By its name a sampler is set as for the published results of IQL; give `AW(temperature=0.2)` to set it yourself.
     """
-    from winnow.methods import make_sampler
+    from winnow.methods import sampler_for
 
     dataset = as_dataset(data)
-    chosen = make_sampler(sampler, rows=len(dataset)) if isinstance(sampler, str) else sampler
+    chosen = sampler_for(sampler, dataset) if isinstance(sampler, str) else sampler
     return chosen.probabilities(dataset)

@@ -4,7 +4,7 @@
     dataset = to_mdp_dataset(data)                         # with its timeouts
     iql = d3rlpy.algos.IQLConfig(action_scaler=action_scaler(data)).create()
     weights = add_weights(iql, dataset)                    # learned weights in all of its losses
-    iql.fit(resampled(dataset, "aw"), n_steps=100_000)     # and rows drawn with AW
+    iql.fit(resampled(dataset), n_steps=100_000)           # and rows sampled as the data asks for
 
 Nothing of d3rlpy is replaced but the losses of the one algorithm object: where its losses average over a batch, these
 take the weighted mean, with w(s,a) where the dataset's action is judged and w(s) where the policy's own is.
@@ -40,7 +40,7 @@ from torch import Tensor
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
-from winnow.methods import make_sampler
+from winnow.methods import DENSITY, sampler_for
 from winnow.plug.torch import DensityWeights, Form, Weights
 from winnow.samplers import Sampler, alias_table
 
@@ -149,13 +149,13 @@ class Resampled(ReplayBuffer):
         return self._transition_picker(episode, step)
 
 
-def resampled(dataset: Any, sampler: str | Sampler = "aw") -> Resampled:
+def resampled(dataset: Any, sampler: str | Sampler = "auto") -> Resampled:
     """A d3rlpy dataset that draws its transitions with AW, PF or RW: by name, or as `AW(temperature=0.2)`.
 
     Every `fit` of d3rlpy takes it. The transitions are shared, not copied.
     """
     rows = as_dataset(dataset)
-    chosen = make_sampler(sampler, rows=len(rows)) if isinstance(sampler, str) else sampler
+    chosen = sampler_for(sampler, rows) if isinstance(sampler, str) else sampler
     return Resampled(dataset, chosen.probabilities(rows))
 
 
@@ -242,27 +242,35 @@ class WeightedTD3PlusBC(_Weighted, TD3PlusBCImpl):
 
 
 SUPPORTED = (d3rlpy.algos.IQL, d3rlpy.algos.CQL, d3rlpy.algos.TD3PlusBC)
+PUBLISHED: dict[type, str] = {d3rlpy.algos.IQL: "iql", d3rlpy.algos.CQL: "cql", d3rlpy.algos.TD3PlusBC: "td3bc"}
+"""Whose published settings of the weights an algorithm takes."""
 WEIGHTED: dict[type, type] = {IQLImpl: WeightedIQL, CQLImpl: WeightedCQL, TD3PlusBCImpl: WeightedTD3PlusBC}
 
 
 def add_weights(
-    algo: Any, dataset: Any, form: Form = "dual", weights: DensityWeights | None = None, **settings: Any
+    algo: Any, dataset: Any, form: Form | None = None, weights: DensityWeights | None = None, **settings: Any
 ) -> DensityWeights:
     """Learn density-ratio weights beside a d3rlpy algorithm, and use them in all of its losses from its next update on.
 
     algo: IQL, CQL or TD3+BC, as its config's `create` made it; built for the dataset here if it is not yet
     dataset: the d3rlpy dataset; give `fit` this one or one that is resampled from it
-    form, settings: those of `DensityWeights`; or `weights`, already made (say, by `DensityWeights.from_run`)
+    form, settings: those of `DensityWeights`; or `weights`, already made (say, by `DensityWeights.from_run`). Without a
+        form they are set as published with this algorithm
 
     The weights are returned: `weights.state_dict()` keeps them, which d3rlpy's own `save` does not.
     """
     rows = as_dataset(dataset)
-    made = DensityWeights.from_dataset(rows, form, **settings) if weights is None else weights
-    made.scaling.check(rows)
     if not isinstance(algo, SUPPORTED):
         raise BadInput(
             f"{type(algo).__name__} has no weighted losses here; weights can be added to IQL, CQL, TD3PlusBC"
         )
+    if form is None:
+        published = dict(DENSITY[PUBLISHED[type(algo)]])
+        settings = {"form": "code"} | published | settings
+    else:
+        settings = {"form": form} | settings
+    made = DensityWeights.from_dataset(rows, **settings) if weights is None else weights
+    made.scaling.check(rows)
     largest = float(np.abs(rows.rows().action).max())
     if largest > 1 and algo.config.action_scaler is None:
         raise BadInput(

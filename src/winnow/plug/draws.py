@@ -18,14 +18,15 @@ BLOCK = 65_536  # numbers drawn at a time
 class RowSampler(TorchSampler[int]):
     """Row numbers drawn with replacement, for a `torch.utils.data.DataLoader` or by hand with `draw`.
 
-    data, sampler: a dataset and a sampler by name (`aw`, `pf`, `rw`, `uniform`) or as `AW(temperature=0.2)`
+    data, sampler: a dataset, and a sampler by name (`auto` chooses by the data; `aw`, `pf`, `rw`, `uniform`, …) or as
+        `AW(temperature=0.2)`
     num_samples: draws in one pass over the loader; without it, as many as there are rows
     """
 
     def __init__(
         self,
         data: Data,
-        sampler: str | Sampler = "aw",
+        sampler: str | Sampler = "auto",
         num_samples: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:

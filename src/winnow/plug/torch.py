@@ -69,8 +69,8 @@ def expect(weight: Tensor, value: Tensor) -> Tensor:
 class DensityWeights(nn.Module):
     """Density-ratio weights, learnt on the batches that a training loop draws anyway: see docs/weighters.md.
 
-    form: dual (the exact problem), code (what made the published numbers with IQL and CQL), code-td3bc (those with
-    TD3+BC) or paper (the equations as printed).
+    form: code (what made the published numbers with IQL and CQL), code-td3bc (those with TD3+BC), paper (the equations
+    as printed) or dual (the exact problem).
     settings: those of `winnow.Dual` (budget, control, temperature, discount, …) or of `winnow.Density` (lambda_k,
     lambda_f, …): names, meanings and usual values are the same.
 
@@ -80,7 +80,7 @@ class DensityWeights(nn.Module):
 
     count: Tensor
 
-    def __init__(self, obs_dim: int, action_dim: int, form: Form = "dual", **settings: Any) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, form: Form = "code", **settings: Any) -> None:
         super().__init__()
         self.config: Any = _configure(form, settings)
         self.scaling = Scaling(obs_dim, action_dim)
@@ -97,7 +97,7 @@ class DensityWeights(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.int32))
 
     @classmethod
-    def from_dataset(cls, data: Data, form: Form = "dual", **settings: Any) -> Self:
+    def from_dataset(cls, data: Data, form: Form = "code", **settings: Any) -> Self:
         """Fresh weights for a dataset: its sizes, its scaling and its initial states."""
         dataset = as_dataset(data)
         return cls(dataset.obs_dim, dataset.action_dim, form, **settings).fit(dataset)

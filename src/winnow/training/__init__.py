@@ -22,6 +22,7 @@ from typing import Any
 import jax
 
 from winnow import __version__
+from winnow.data.advice import AUTO, advise
 from winnow.data.dataset import Dataset
 from winnow.data.sources import open_dataset
 from winnow.errors import BadInput
@@ -34,7 +35,7 @@ from winnow.system import checkpoint
 from winnow.system.files import claim, sweep
 from winnow.system.locks import alone
 from winnow.system.metrics import Log, keep_lines, open_logs
-from winnow.system.progress import Progress
+from winnow.system.progress import Progress, say
 from winnow.training.hooks import Hooks
 from winnow.training.loop import Call, Job
 from winnow.training.pace import Pace
@@ -55,7 +56,7 @@ Many = Sequence[Any]
 def train(
     dataset: Dataset | str | Path | Many,
     algorithm: str | Algorithm | Many = "iql",
-    method: str | Many = "dw-aw",
+    method: str | Many = AUTO,
     *,
     sampler: str | Sampler | None = None,
     weighter: str | Weighter | None = None,
@@ -64,10 +65,14 @@ def train(
 ) -> list[Trained]:
     """Train every combination of dataset, algorithm, method and seed, with one program for each shape of run.
 
-    A method is a sampler and a weighter by one name (`dw-aw`, see `winnow.methods`); `sampler` and `weighter`
-    replace the method's. Options are those of `train_runs`: steps, batch_size, out, resume, …
+    A method is a sampler and a weighter by one name (`dw-aw`, see `winnow.methods`); `auto` chooses it by the data and
+    says so. `sampler` and `weighter` replace the method's. Options are those of `train_runs`: steps, batch_size, out,
+    resume, …
     """
     opened = [data if isinstance(data, Dataset) else open_dataset(data) for data in _several(dataset)]
+    if AUTO in _several(method):
+        for data in opened:
+            say(advise(data).line(data.meta.name))
     return train_runs(
         [
             run

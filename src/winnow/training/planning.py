@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from winnow.data.advice import AUTO
 from winnow.data.dataset import Dataset
-from winnow.methods import make_algorithm, make_sampler, make_weighter, method
+from winnow.methods import for_dataset, make_algorithm, make_sampler, make_weighter
 from winnow.packs.run import Run
 from winnow.plugins import record
 from winnow.samplers import Sampler
@@ -25,16 +26,19 @@ def plan(
     """The runs of one dataset, algorithm and method: one for each seed.
 
     A run is named after its dataset (with `-` for the slashes of a Minari id), algorithm, method and seed; a sampler
-    or weighter given by name takes the method's place there.
+    or weighter given by name takes the method's place there. `auto` chooses the method by the data; a run of it knows
+    both names.
     """
     learner = make_algorithm(algorithm, dataset) if isinstance(algorithm, str) else algorithm
     title = record(learner)["name"]
-    usual = method(method_name, title, len(dataset))
-    drawn = make_sampler(sampler, title, len(dataset)) if isinstance(sampler, str) else sampler or usual[0]
-    weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual[1]
-    same = type(drawn) is type(usual[0]) and type(weighed) is type(usual[1])
+    usual = for_dataset(method_name, dataset, title)
+    drawn = make_sampler(sampler, title) if isinstance(sampler, str) else sampler or usual.sampler
+    weighed = make_weighter(weighter, title) if isinstance(weighter, str) else weighter or usual.weighter
+    same = type(drawn) is type(usual.sampler) and type(weighed) is type(usual.weighter)
     label = method_name if same else f"{record(weighed)['name']}-{record(drawn)['name']}"
+    resolved = usual.method if label == AUTO else label
+    group = f"{file_stem(dataset.meta.name)}.{title}.{label}"
     return [
-        Run(dataset, learner, drawn, weighed, seed, f"{file_stem(dataset.meta.name)}.{title}.{label}.seed{seed}", label)
+        Run(dataset, learner, drawn, weighed, seed, f"{group}.seed{seed}", label, resolved)
         for seed in (range(seeds) if isinstance(seeds, int) else seeds)
     ]

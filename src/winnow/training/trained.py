@@ -57,6 +57,7 @@ class Trained:
     def save(self, path: str | Path) -> None:
         facts = run_record(self.run) | {"spec": list(self.run.spec), "steps": self.steps, "failure": self.failure}
         facts |= {"precision": self.precision, "warnings": list(self.warnings), "method": self.run.method}
+        facts["resolved_method"] = self.run.resolved
         checkpoint.save(path, self.policy.tree() | {"weighter": self.weighter_state}, facts | {"winnow": __version__})
 
     @classmethod
@@ -76,7 +77,9 @@ class Trained:
         if dataset.fingerprint != source["fingerprint"]:
             raise BadInput(f"{path}: was trained on other rows than {dataset.meta.name!r} holds; give that dataset")
         state = jax.eval_shape(lambda key: weighter.init(key, spec), jax.random.key(0))
-        run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"], str(saved.get("method", "")))
+        asked = str(saved.get("method", ""))
+        methods = asked, str(saved.get("resolved_method", asked))
+        run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"], *methods)
         kept = checkpoint.load(path, {"weighter": state})
         lines = read_metrics(Path(path).with_name("returns.jsonl"))
         rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)

@@ -64,7 +64,8 @@ def as_header(raw: bytes, dice: random.Random) -> bytes:
 
 def use(path: Path | str, **options: Any) -> Messages:
     """Open a dataset and look at everything in it, as `data import`, `inspect` and `train` do."""
-    from winnow.data.imbalance import imbalance, recommend, verdict
+    from winnow.data.advice import advise, verdict
+    from winnow.data.imbalance import imbalance
     from winnow.data.sources import open_dataset
 
     data = open_dataset(path, **options)
@@ -80,7 +81,7 @@ def use(path: Path | str, **options: Any) -> Messages:
     measured = imbalance(data)
     texts = [
         verdict(measured),
-        *recommend(measured),
+        advise(data, measured).line(data.meta.name),
         repr(data),
         data.fingerprint,
         *data.meta.sources,
