@@ -227,8 +227,10 @@ def test_a_reward_of_success_is_one_a_successful_episode():
 
 
 def test_files_and_batches_share_one_table_of_names(tmp_path):
-    for field in plug_columns.NEEDED:
-        assert plug_columns.NAMES[field][0] == field
+    page = (Path(__file__).parents[2] / "docs" / "plug.md").read_text("utf-8")
+    for field, names in plug_columns.NAMES.items():
+        assert names[0] == field
+        assert f"| {' '.join(f'`{name}`' for name in names)} |" in page
     made = {"states": np.zeros((3, 2)), "actions": np.zeros((3, 1)), "rewards": np.ones(3), "dones": [0, 0, 1]}
     made["next_states"] = np.zeros((3, 2))
     np.savez(tmp_path / "x.npz", **made)

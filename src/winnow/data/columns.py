@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 
@@ -62,6 +62,8 @@ OPTIONS = {
 """The field that each option of `Columns` names."""
 SUCCESS = ("success", "next.success", "is_success")
 """Columns that `--reward success` may mean."""
+TEXT_ROWS = 100_000
+"""Rows of a column of text that are searched for the first that is no number."""
 MAX_SHOWN = 12
 """Names in a note or a message; of more, the number is given."""
 
@@ -361,7 +363,7 @@ def _as_matrix(values: Any, name: str, where: str) -> np.ndarray:
     """[rows, columns] of a column of numbers, as float32 where that loses nothing that training would keep."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise BadInput(f"{where}: {text_problem(array, name)}")
+        _refuse_text(array, name, where)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -372,21 +374,20 @@ def _as_matrix(values: Any, name: str, where: str) -> np.ndarray:
     return array
 
 
-def text_problem(array: np.ndarray, name: str) -> str:
-    """What to do about a column that holds no numbers."""
-    values = array.reshape(-1)
+def _refuse_text(array: np.ndarray, name: str, where: str) -> NoReturn:
+    """Say what to do about a column that holds no numbers."""
     if array.dtype.kind == "M":
-        return f"{name} holds times; write them as seconds, or leave the column out (--drop {name})"
-    for row, value in enumerate(values[:100_000].tolist()):
+        raise BadInput(f"{where}: {name} holds times; write them as seconds, or leave the column out (--drop {name})")
+    for row, value in enumerate(array.reshape(-1)[:TEXT_ROWS].tolist()):
         try:
             float(value)
-        except (TypeError, ValueError):
-            example = str(value)[:30]
-            return (
-                f"{name}, row {row}: must be a number, got {example!r}; write numbers instead (one column of 0 "
-                f"and 1 for each choice), or leave the column out (--drop {name})"
-            )
-    return f"{name} holds {array.dtype}; it must hold numbers"
+        except (TypeError, ValueError) as error:
+            text = repr(str(value)[:30])
+            raise BadInput(
+                f"{where}: {name}, row {row}: must be a number, got {text}; write numbers instead (one column of 0 and "
+                f"1 for each choice), or leave the column out (--drop {name})"
+            ) from error
+    raise BadInput(f"{where}: {name} holds {array.dtype}; it must hold numbers")
 
 
 def carried(text: Any, where: str) -> Meta | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,11 @@ START_BYTES = 4_096
 
 def refuse_foreign(where: str, path: Path) -> None:
     """Say what to do with RLDS and RLlib data, which no opener reads."""
+    with contextlib.suppress(OSError):  # what can't be listed or read is nothing that is known
+        _refuse_by_names(where, path)
+
+
+def _refuse_by_names(where: str, path: Path) -> None:
     if not path.is_dir() and not path.is_file():  # a pipe would have to be waited for
         return
     names = [child.name for child in path.iterdir()] if path.is_dir() else [path.name]

@@ -150,8 +150,9 @@ def _moved(text: str, where: str, first: int) -> str:
     """What is said of rows of a block, said of the file's."""
     about = text.removeprefix(where)
 
-    def shifted(numbers: re.Match[str]) -> str:
-        return numbers[1] + re.sub(r"\d+", lambda number: str(int(number[0]) + first), numbers[2])
+    def shifted(match: re.Match[str]) -> str:
+        numbers = re.sub(r"\d+", lambda number: str(int(number[0]) + first), match[2])
+        return f"row{match[1]} {numbers}"
 
-    moved = re.sub(r"\b(rows? )(\d+(?:, \d+)*)", shifted, about)
+    moved = re.sub(r"\brow(s?) (\d+(?:, \d+)*)", shifted, about)
     return text.removesuffix(about) + moved
