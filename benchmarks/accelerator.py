@@ -1,10 +1,10 @@
-"""winnow on an accelerator: run-steps per second of packs, which share of the chip's ceilings that is, and one run
-beside a plain JAX loop and, where it is installed, d3rlpy.
+"""winnow on an accelerator: run-steps per second of packs, their share of the chip's peak, and the speed of one run
+against a plain JAX loop and, if it is installed, d3rlpy.
 
 python benchmarks/accelerator.py [--json FILE] [--rows 1000000] [--seconds 6]
 
-WINNOW_PRECISION=float32 or default measures the reference or the device's own products instead of the fused kernels.
-How the cost grows with runs, rows, observations and width: benchmarks/growth.py.
+WINNOW_PRECISION=float32 or default measures the reference or the device's own matrix products instead of the fused
+kernels. benchmarks/growth.py measures how the cost grows with runs, rows, observations and width.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ PLAN: tuple[tuple[str, str, int, int], ...] = (
     ("td3bc", "dw-aw", 1, 256),
     ("cql", "dw-aw", 1, 256),
 )
-"""algorithm, method, runs, width: what matters most comes first, should --limit end it"""
+"""Algorithm, method, runs, width; the most important first, since --limit may end the list early."""
 
 
 def ready(make: Callable[[], Pack], turn: int) -> tuple[Pack, dict[str, Any]]:
-    """A pack that is compiled and has done two turns of so many steps, and how long that took."""
+    """A compiled pack that has made two turns of `turn` steps, and the times that took."""
     began = time.perf_counter()
     packed = make()
     go = stepper(packed)
@@ -63,7 +63,7 @@ def ready(make: Callable[[], Pack], turn: int) -> tuple[Pack, dict[str, Any]]:
 
 
 def measure(packed: Pack, turn: int, seconds: float) -> dict[str, float]:
-    """Steps for about so many seconds in turns of a fixed length."""
+    """Step for about this many seconds in turns of a fixed length."""
     rate = pace(packed, turn, seconds)
     return {"steps/s": rate, "run-steps/s": len(packed.runs) * rate}
 
@@ -72,7 +72,7 @@ def measure(packed: Pack, turn: int, seconds: float) -> dict[str, float]:
 
 
 def flops(packed: Pack) -> float:
-    """Floating-point operations in the products of one update of one run, counted in its plain program."""
+    """Floating-point operations of the matrix products in one update of one run, counted in its plain program."""
     lane, learner = packed.lane(0)
     step = jnp.zeros((), int)
     traced = jax.make_jaxpr(update, static_argnums=5)(packed.tables, lane, learner, step, jnp.zeros(()), BATCH)
@@ -99,14 +99,14 @@ def _size(shape: Any) -> int:
 
 
 def least_bytes(packed: Pack) -> float:
-    """What one update of one run must move at least: all that it has learnt, once in and once out."""
+    """The least bytes that one update of one run must move: its parameters and moments, read and written once."""
     _, learner = packed.lane(0)
     return 2.0 * sum(leaf.nbytes for leaf in jax.tree.leaves((learner.weighter, learner.algorithm)))
 
 
 def ceilings() -> dict[str, float]:
-    """What this chip does at best: bytes of a long copy, and products of large matrices, of half floats (on a CPU,
-    which has no faster way with these, of floats)."""
+    """The chip's peak: bytes per second of a long copy, and flop/s of large matrix products in half floats (on a CPU,
+    where those are not faster, in floats)."""
 
     def best(work: Any, given: Any, times: int = 10) -> float:
         loop = jax.jit(lambda x: jax.lax.fori_loop(0, times, lambda _, y: work(y), x))
@@ -133,7 +133,7 @@ def ceilings() -> dict[str, float]:
 
 
 def beside_peers(datasets: list[Any], turn: int) -> dict[str, float]:
-    """Steps a second of one run, taking turns."""
+    """Steps per second of one run of each contender, which take turns."""
     loops = {"plain scan, iql uniform": (plain_loop(), turn)}
     for algorithm, method in (("iql", "uniform"), ("iql", "dw-aw"), ("td3bc", "uniform"), ("cql", "uniform")):
         loops[f"winnow, {algorithm} {method}"] = (stepper(pack(datasets, algorithm, method, 1)), turn)
@@ -142,7 +142,7 @@ def beside_peers(datasets: list[Any], turn: int) -> dict[str, float]:
         for algorithm, loop in d3rlpy_loops(("iql", "td3bc", "cql"), device).items():
             loops[f"d3rlpy, {algorithm} uniform"] = (loop, max(40, turn // 10))
     else:
-        print("d3rlpy is not installed here, and left out", flush=True)
+        print("d3rlpy is not installed and is left out", flush=True)
     return rates(loops, rounds=3)
 
 
@@ -153,10 +153,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="also write every number to this file")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--mixtures", type=int, default=8, help="datasets, which share these rows")
+    parser.add_argument("--mixtures", type=int, default=8, help="datasets that share these rows")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--largest", type=int, default=512, help="runs in a pack")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="begin nothing after so many seconds")
+    parser.add_argument(
+        "--limit", type=float, default=float("inf"), help="start no measurement after this many seconds"
+    )
     args = parser.parse_args()
     began = time.perf_counter()
     # A fresh folder: programs are compiled, and can then be taken from it once to see what that saves.

@@ -1,18 +1,18 @@
-"""The authors' own code, one implementation at a time, on batches from a file: what `exact.py compare` compares with.
+"""Runs the authors' own code, one implementation at a time, on batches from a file, for `exact.py compare`.
 
     python benchmarks/authors.py NAME --code FOLDER --batches batches.npz --out NAME.npz
 
-    iql, dw-iql      FOLDER/IQL of Improbable-AI/dw-offline-rl (IQL is ikostrikov's there, with weights beside)
+    iql, dw-iql      FOLDER/IQL of Improbable-AI/dw-offline-rl (ikostrikov's IQL, with weights added)
     cql, dw-cql      FOLDER/CQL of the same, which is JaxCQL
     td3bc            sfujim/TD3_BC
     dw-td3bc         FOLDER/TD3BC of Improbable-AI/dw-offline-rl, with its d3rlpy built in place
     rebrac           tinkoff-ai/ReBRAC
     fql              seohongpark/fql
 
-It needs an environment of the code's time and not winnow: jax 0.4.20 with flax 0.7.4, optax 0.1.9, distrax 0.1.5 and
+It needs old versions of the libraries, and not winnow: jax 0.4.20 with flax 0.7.4, optax 0.1.9, distrax 0.1.5 and
 tensorflow-probability 0.23 ran IQL and CQL, jax 0.4.35 with flax 0.10.2, optax 0.2.4 and ml_collections ReBRAC and FQL,
-PyTorch 2.13 with numpy 1.26 the others. Nothing of the code is changed, but parameters are cast to 64 bits, and random
-numbers are taken from the file, so that both sides draw alike.
+PyTorch 2.13 with numpy 1.26 the others. The code is unchanged, except that parameters are cast to 64 bits and random
+numbers are read from the file, so that both sides use the same.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import numpy as np
 
 LOOKS = (0, 1, 10, 100)
-"""Updates after which parameters are compared; 0: as they begin."""
+"""Numbers of updates after which parameters are compared; 0: before the first."""
 MAX_STEPS = 1_000
-"""The length of the run, for schedules."""
+"""The length of the run, which schedules need."""
 
 Params = dict[str, np.ndarray]
 Step = Callable[[int], dict[str, float]]
@@ -137,7 +137,7 @@ def cql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
     usual = jax.random.uniform
 
     def uniform(key: Any, shape: Any = (), *args: Any, **kwargs: Any) -> Any:
-        """Flax asks its initialisers for shapes in every call; these may draw as they like."""
+        """Initialisers of flax call this for shapes too; only calls for the batch's shape get the file's numbers."""
         wanted = batches["uniform"]
         return wanted.reshape(shape) if np.prod(shape) == wanted.size else usual(key, shape, *args, **kwargs)
 
@@ -415,7 +415,7 @@ PEERS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 def paths(name: str, code: Path) -> Iterator[Path]:
-    """What an implementation is imported from."""
+    """The folders that an implementation is imported from."""
     family = name.removeprefix("dw-")
     if name == "dw-td3bc":
         yield from (code / "TD3BC", code / "TD3BC" / "d3rlpy")

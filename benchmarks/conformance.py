@@ -1,4 +1,4 @@
-"""winnow beside d3rlpy: both train on the same rows with the same settings, and their curves are compared.
+"""winnow against d3rlpy: both train on the same rows with the same settings, and their curves are compared.
 
     python benchmarks/conformance.py run --out FOLDER [--updates 20000] [--seeds 5] [--sides winnow d3rlpy]
     python benchmarks/conformance.py gather FOLDER --json results/conformance/curves.json
@@ -58,25 +58,26 @@ SETS = tuple(
 )
 SIDES = ("winnow", "winnow-half", "d3rlpy")
 PAIRS = (("winnow", "d3rlpy"), ("winnow-half", "winnow"))
-"""What is compared: the reference with the peer, and half floats with the reference."""
+"""The comparisons: the reference with the peer, and half floats with the reference."""
 BATCH = 256
 CQL_PART = 3
-"""CQL, the slowest, has a third of the updates."""
+"""CQL, the slowest, makes a third of the updates."""
 LOOKS = 10
 """Points of a curve."""
 ROWS = 4_096
+"""Rows whose values make a point of a curve."""
 EPISODES = 10
-"""Rows that a curve's values are of, and episodes at the end."""
+"""Episodes that are played at the end."""
 SHARED = {"bc": (), "td3bc": (), "iql": ("v", "nll"), "cql": ("nll",)}
-"""What both sides say of a row besides Q and the squared distance of the policy's mean action to the data's."""
+"""Values that both sides give for a row, besides Q and the squared error of the policy's mean action."""
 HELD_OUT = 20
-"""One episode of so many."""
+"""One episode of this many is held out."""
 
 
 class Data(NamedTuple):
     train: Dataset
     looked_at: dict[str, Any]
-    """Some rows of the training data (seen), and some of the episodes that are held out (unseen)."""
+    """Rows of the training data (seen) and of the held-out episodes (unseen), for the curves."""
 
 
 def opened(name: str) -> Data:
@@ -90,7 +91,7 @@ def opened(name: str) -> Data:
 
 
 class Learner(NamedTuple):
-    """One side in training: a run for each of its seeds."""
+    """One side of the comparison while it trains: a run for each seed."""
 
     advance: Callable[[int], None]
     look: Callable[[], list[dict[str, float]]]
@@ -210,7 +211,7 @@ def d3rlpy_side(algorithm: str, data: Data, seed: int, updates: int, device: str
 
 
 def d3rlpy_config(algorithm: str, train: Dataset, updates: int) -> Any:
-    """d3rlpy's settings where they are not what the authors have."""
+    """d3rlpy's configuration, with the authors' settings where d3rlpy's differ."""
     import d3rlpy
     from d3rlpy.optimizers import AdamFactory
     from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
@@ -283,7 +284,7 @@ def begin_alike(learner: Any, algorithm: str, train: Dataset, seed: int) -> None
 
 
 def means(values: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Means over rows that were trained on, and over rows that were held out."""
+    """Means over rows of the training data and over held-out rows."""
     return {
         f"{name}, {where}": float(np.mean(value))
         for where, columns in values.items()
@@ -335,7 +336,7 @@ def source_return(train: Dataset) -> np.ndarray:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Do what has no result yet, the first seed of everything first."""
+    """Train what has no result yet, the first seed of everything first."""
     seeds = [(seed,) for seed in range(options.seeds)]
     groups = {side: seeds if side == "d3rlpy" else [tuple(range(options.seeds))] for side in options.sides}
     plan = [
@@ -368,7 +369,7 @@ def gather(folder: Path) -> list[dict[str, Any]]:
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each pair of sides, algorithm, set and quantity both means at the end, and an interval of their difference.
+    """By pair of sides, algorithm, dataset and quantity: both means at the end, and the interval of the difference.
 
     Only runs on the same rows are compared.
     """

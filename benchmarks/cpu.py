@@ -1,5 +1,5 @@
-"""winnow on the CPU: what packing, weights, many rows and starting cost, d3rlpy and a plain JAX loop beside it, and
-which share of what the chip can do is reached. All as ratios from one run.
+"""winnow on the CPU: the cost of packing, weights, many rows and starting, against d3rlpy and a plain JAX loop, and the
+share of the chip's peak that is reached. All results are ratios measured in one run.
 
 python benchmarks/cpu.py [--quick] [--json FILE]
 """
@@ -49,7 +49,9 @@ def opening(rows: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter turns: rougher numbers in a third of the time")
+    parser.add_argument(
+        "--quick", action="store_true", help="shorter turns: less precise numbers in a third of the time"
+    )
     parser.add_argument("--json", help="also write every number to this file")
     args = parser.parse_args()
     scale = 1 if args.quick else 3

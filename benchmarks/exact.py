@@ -1,5 +1,5 @@
-"""winnow beside the authors' code, update by update: the same rows, the same parameters to begin with, the same random
-numbers, 64 bits. After 100 updates losses and parameters must still be equal, but for rounding.
+"""winnow against the authors' code, update by update: the same rows, initial parameters and random numbers, in 64 bits.
+After 100 updates losses and parameters must still be equal up to rounding.
 
     python benchmarks/exact.py batches DATASET --out batches.npz
     OTHER_PYTHON benchmarks/authors.py NAME --code FOLDER --batches batches.npz --out NAME.npz     (see there)
@@ -33,7 +33,7 @@ from winnow.types import Batch, Spec, Weights
 
 BATCH = 256
 KEY = jax.random.key(11)
-"""Of every update: both sides take the same random numbers in each."""
+"""Used in every update: all updates have the same random numbers, on both sides."""
 
 
 # ---------------------------------------------------------------------------------------------------- batches
@@ -78,7 +78,7 @@ def make_batches(name: str, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def draws(actions: int) -> dict[str, np.ndarray]:
-    """What winnow's algorithms draw in an update with this key. Of several actions a row, rows come first."""
+    """The random numbers of winnow's algorithms in an update with this key, with rows on the first axis."""
     k_pi, k_next, k_uniform, k_here, k_there = jax.random.split(KEY, 5)
     k_fql = dict(zip(("next", "start", "time", "noise"), jax.random.split(KEY, 4), strict=True))
     several = (10, BATCH, actions)
@@ -100,8 +100,8 @@ def draws(actions: int) -> dict[str, np.ndarray]:
 
 
 def compare(name: str, peer: dict[str, np.ndarray], batches: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The largest difference of any parameter array and of any loss after each number of updates, as a part of the
-    peer's own size: both begin with the peer's parameters."""
+    """The largest relative difference of any parameter array and of any loss after each number of updates. Both sides
+    begin with the peer's parameters."""
     family = name.removeprefix("dw-")
     weighted = name.startswith("dw-")
     algorithm: Any = make_algorithm(family)
@@ -158,7 +158,7 @@ def _params(state: Any) -> dict[str, np.ndarray]:
 
 
 def _begin(state: Any, peer: dict[str, np.ndarray]) -> Any:
-    """A state with the peer's parameters, also in its targets, and fresh moments, all in 64 bits."""
+    """A state in 64 bits with the peer's parameters, also as targets, and fresh moments."""
     start = _at(peer, 0)
     double = jax.tree.map(lambda leaf: leaf.astype(jnp.float64) if leaf.dtype.kind == "f" else leaf, state)
     leaves = [jnp.asarray(start[name]) for name in flatten(jax.tree.map(np.asarray, double.params))]

@@ -2,13 +2,13 @@
 
 python benchmarks/grid.py [--runs 208] [--steps 100000] [--rows 100000] [--method dw-aw] [--json FILE]
 
-The grid's rate is read inside one grid, from the moments at which steps were counted: from the first chunk's end after
-a fifth of the steps (the second at the earliest: by then training is compiled) to the last step. Checkpoints are
-written and policies played beside it. What the grid took over and above that rate is paid once a pack: before the
-training (sizes, tables, compiling, nothing of it from disk) and after it (the last round of evaluation, results). The
-published protocol has 20 rounds in a million steps: here one in 50,000. (If what comes after takes longer than 50,000
-steps, playing does not keep up with training, and the ratio at a million steps is too good.) Datasets are Hopper's
-mixtures, from pools of `rows` rows that are played before anything is timed. It needs neither tyro nor minari.
+The grid's rate is measured inside one grid, from the times at which steps were counted: from the end of the first chunk
+after a fifth of the steps (at least the second chunk, when training is compiled) to the last step. Meanwhile
+checkpoints are written and policies are played. Time beyond that rate is paid once per pack: before training (sizes,
+tables, compiling, with no cache on disk) and after it (the last round of evaluation, results). The published protocol
+has 20 rounds in a million steps; here there is one in 50,000. (If the time after training is longer than 50,000 steps,
+evaluation does not keep up with training, and the ratio at a million steps is too high.) Datasets are Hopper's
+mixtures, from pools of `rows` rows that are made before anything is timed. It needs neither tyro nor minari.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY = 50_000
 
 
 def planned(args: argparse.Namespace) -> list[Planned]:
-    """Hopper's eight mixtures, each with as many seeds as make up the runs."""
+    """Runs over Hopper's eight mixtures, with as many seeds as are needed."""
     early = max(0, round(args.steps / EVERY) - 1)
     evaluation = Evaluation(episodes=args.episodes, rounds=1, curve=early)
     how = How(args.steps, args.batch_size, args.chunk, evaluation)
@@ -51,7 +51,7 @@ def planned(args: argparse.Namespace) -> list[Planned]:
 
 
 def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
-    """A pack that does nothing but step: seconds to its first steps and steps after that; then one checkpoint."""
+    """A pack that only steps: seconds to its first steps, its rate after that, and the cost of one checkpoint."""
     with OpenDatasets().opened(runs) as datasets:
         began = time.perf_counter()
         pack = Pack(
@@ -76,7 +76,7 @@ def bare(runs: list[Planned], seconds: float) -> dict[str, float]:
 
 
 class Clock(Progress):
-    """A bar that keeps the moment of each count, for runs that are one pack."""
+    """A progress bar that records the time of each count, for runs that are one pack."""
 
     def __init__(self, runs: list[Planned]) -> None:
         super().__init__(sum(run.how.steps for run in runs), shown=True)
@@ -96,7 +96,7 @@ class Clock(Progress):
 
 
 def through_the_grid(runs: list[Planned]) -> dict[str, float]:
-    """From a plan to results: run-steps a second of its training, and the seconds around it."""
+    """Run a whole grid: run-steps per second of its training, and the seconds before and after it."""
     jax.clear_caches()
     how = runs[0].how
     steady = how.chunk * max(2, -(-how.steps // (5 * how.chunk)))
@@ -146,7 +146,7 @@ def main() -> None:
     once = grid["before, s"] + grid["after, s"]
 
     def ratio(steps: int) -> float:
-        """Of a whole grid, with what is paid once."""
+        """The ratio of a whole grid, with the costs that are paid once."""
         whole = args.runs * steps
         return whole / limit["run-steps/s"] / (once + whole / rate)
 

@@ -1,4 +1,4 @@
-"""Who winnow is measured against: a plain JAX loop, and d3rlpy where it is installed."""
+"""The code that winnow is compared with: a plain JAX loop, and d3rlpy if it is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winnow.types import Batch, Spec, Weights
 
 
 def plain_loop() -> Callable[[int], None]:
-    """IQL in the plainest JAX: one scan, uniform draws from four arrays, no packs, no tables, no weights."""
+    """IQL in plain JAX: one scan, uniform samples from arrays, no packs, no tables, no weights."""
     data = {name: jnp.asarray(column, jnp.float32) for name, column in arrays(100_000, 500, 0).items()}
     algorithm = IQL()
     key = jax.random.key(0)

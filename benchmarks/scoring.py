@@ -75,7 +75,7 @@ def measured(size: tuple[int, int], args: argparse.Namespace) -> dict[str, Any]:
         for number in range(args.files):
             export(part, folder / "many" / f"{number}.parquet")
         for number in range(cores_here()):
-            export(part.select(np.arange(40)), folder / "few" / f"{number}.parquet")
+            export(part.select(np.arange(min(40, len(part.episodes)))), folder / "few" / f"{number}.parquet")
         places = [str(folder / name) for name in ("run.safetensors", "few", "many", "out")]
         how = ["ray" if args.ray else "local", str(cores_here())]
         child = [sys.executable, "-c", CHILD, *places, *how]
@@ -91,6 +91,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write every number to this file")
     parser.add_argument("--ray", action="store_true")
     args = parser.parse_args()
+    if args.files < 1 or args.rows < 500 * args.files:
+        parser.error(f"--rows must be at least 500 for each of the --files, got {args.rows} for {args.files}")
     numbers: dict[str, Any] = {"cores": cores_here(), "load before": os.getloadavg()[0], "files": args.files}
     lines: list[tuple[str, ...]] = [("", "rows/s", "set, MB", "peak, MB", "grown over the set, MB")]
     for name, size in SIZES.items():

@@ -1,4 +1,4 @@
-"""What the benchmarks share: data of Hopper's shape, runs of the usual sizes, and a fair clock."""
+"""Shared by benchmarks: data of Hopper's shape, runs of the usual sizes, and timing that is fair to all contenders."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def arrays(rows: int, length: int, seed: int) -> dict[str, Any]:
 
 
 def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
-    """Mixtures of `rows` rows each from a source with short episodes and one with long ones, which hold `rows` rows
-    between them: the mixtures share these."""
+    """Mixtures of `rows` rows each. All share `rows` rows of two sources, one with short and one with long episodes."""
     half = rows // 2
     low = from_arrays(**arrays(half, 22, 0), name="low")
     high = from_arrays(**arrays(half, 500, 1), name="high")
@@ -46,7 +45,7 @@ def hopper_like(rows: int, mixtures: int = 1) -> list[Dataset]:
 
 
 def walk(rows: int, obs: int = OBS, actions: int = ACTION, length: int = 500) -> Dataset:
-    """Random rows in episodes of one length, put in their slots as they are made: 10⁷ of them take seconds."""
+    """Random rows in episodes of one length, written directly to their slots: 10⁷ rows take seconds."""
     rng = np.random.default_rng(0)
     episodes = rows // length
     slot = np.arange(episodes) * (length + 1)
@@ -60,7 +59,7 @@ def walk(rows: int, obs: int = OBS, actions: int = ACTION, length: int = 500) ->
 
 
 def runs(datasets: list[Dataset], algorithm: str, name: str, count: int, width: int = 256) -> list[Run]:
-    """`count` runs over the datasets in turn, each with a seed of its own."""
+    """`count` runs over the datasets in turn, each with its own seed."""
     sampler, weighter = method(name, algorithm)
     learner, weighter = (resized(part, (width, width)) for part in (make_algorithm(algorithm), weighter))
     return [Run(datasets[i % len(datasets)], learner, sampler, weighter, i, f"run{i}") for i in range(count)]
@@ -79,8 +78,8 @@ def stepper(packed: Pack) -> Callable[[int], None]:
 
 
 def rates(contenders: Mapping[str, tuple[Callable[[int], None], int]], rounds: int = 5) -> dict[str, float]:
-    """Steps per second of each, the median over rounds in which they take turns (so that a busy moment of the machine
-    is shared). Each comes with the number of steps of one turn and is warmed up first."""
+    """Steps per second of each contender, the median over rounds. In a round they take turns, so that a busy moment of
+    the machine affects all. Each comes with the number of steps of one turn and is warmed up first."""
     for go, count in contenders.values():
         go(count)
     seen: dict[str, list[float]] = {name: [] for name in contenders}
@@ -93,7 +92,7 @@ def rates(contenders: Mapping[str, tuple[Callable[[int], None], int]], rounds: i
 
 
 def table(title: str, lines: list[tuple[str, ...]]) -> None:
-    """A few aligned columns."""
+    """Print lines with aligned columns."""
     print(f"\n{title}", flush=True)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:

@@ -58,8 +58,15 @@ def check(browser: Browser, page: Path, scripts: int) -> str:
     attributes = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes])"
     assert browser.run(f"{attributes}.filter(a => a.name.startsWith('on')).length") == 0
     assert browser.run("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
-    assert browser.run("[...document.querySelectorAll('[href],[src]')].every(e => /^(#|data:image\\/svg)/.test("
-                       "e.getAttribute('href') ?? e.getAttribute('src')))")  # fmt: skip
+    # Images are in the page itself; links lead to places in it, or to files of results.
+    addresses = browser.run(
+        "[...document.querySelectorAll('[href],[src]')].filter(e => !/^(#|data:image\\/svg)/.test("
+        "e.getAttribute('href') ?? e.getAttribute('src'))).map(e => [e.localName, e.getAttribute('href'), e.href])"
+    )
+    for element, address, resolved in addresses:
+        assert element == "a"
+        assert resolved.startswith("file:")
+        assert not set(address) & set("<>'\"")
     assert browser.complaints == []
     return browser.run("document.documentElement.textContent") + browser.run("document.title")
 

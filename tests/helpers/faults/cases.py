@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -118,7 +119,7 @@ def make_cases(base: Path) -> dict[str, Case]:
         Case(
             "report",
             f"report {base}/scored --html page.html --csv runs.csv --markdown table.md",
-            finals,
+            report_files,
             nothing,
             quick,
         ),
@@ -138,6 +139,11 @@ def finals(out: Path) -> dict[str, bytes]:
         and not path.name.startswith("pack-")
         and not path.parent.name.endswith(".parts")
     }
+
+
+def report_files(out: Path) -> dict[str, bytes]:
+    """Final files of a report. Its page links to raw results by a path that depends on the page's own folder."""
+    return {name: re.sub(rb'href="[^"#]*/scored/', b'href="scored/', data) for name, data in finals(out).items()}
 
 
 def grown(out: Path) -> dict[str, Any]:
