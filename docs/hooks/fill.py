@@ -17,6 +17,7 @@ from typing import Any
 
 import advice
 import api
+import choices
 import commands
 import conformance
 import messages
@@ -37,6 +38,8 @@ FILLS: dict[str, Callable[[str], str]] = {
     "scores": scores.table,
     "collapse": advice.collapse,
     "choices": advice.choices,
+    "mixtures": choices.mixtures,
+    "tabular": choices.tabular,
     "deviations": conformance.deviations,
     "density": conformance.density,
     "exact": conformance.exact,

@@ -26,6 +26,7 @@ import numpy as np
 
 import winnow
 from winnow.data.dataset import Dataset
+from winnow.errors import run_script
 from winnow.methods import make_algorithm, method
 from winnow.training import train_runs
 from winnow.training.planning import plan
@@ -205,4 +206,4 @@ def table(kept: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
