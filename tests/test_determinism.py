@@ -39,7 +39,7 @@ from winnow.cli import main
 if stop != "0":
     from winnow.training import pace
     from winnow.packs.pack import Pack
-    advance, pace.LOOK_SECONDS = Pack.advance, 1e-9  # a step at a time
+    advance, pace.CALL_SECONDS = Pack.advance, 1e-9  # a step at a time
     def stopped(pack, count):
         advance(pack, count)
         if pack.step == int(stop):

@@ -99,7 +99,7 @@ def test_stopping_and_resuming_leaves_the_same_bits(dome, tmp_path, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "advance", interrupted)
-        patch.setattr("winnow.training.pace.LOOK_SECONDS", 1e-9)  # a step at a time
+        patch.setattr("winnow.training.pace.CALL_SECONDS", 1e-9)  # a step at a time
         for number, step in ((0, 7), (0, 31), (1, 7), (1, 31)):
             with pytest.raises(KeyboardInterrupt):
                 train_runs(tiny_runs(dome), out=tmp_path / "broken", resume=True, **OPTIONS)

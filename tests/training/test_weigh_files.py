@@ -266,11 +266,11 @@ def test_what_does_not_fit_is_refused(learnt, tmp_path, capsys):
     out = ("--out", str(tmp_path / "w"))
     (tmp_path / "other").mkdir()
     parquet.write_table(table(), tmp_path / "other" / "part-1.parquet")
-    assert "part-1.parquet: is there already and holds no weights" in said(
+    assert "part-1.parquet: already exists and holds no weights" in said(
         learnt / "shards", "--out", str(tmp_path / "other")
     )
     assert "names no file" in said(tmp_path / "nothing*", *out)
-    assert "is where the set itself lies" in said(learnt / "shards", "--out", str(learnt / "shards"))
+    assert "is the folder of the set itself" in said(learnt / "shards", "--out", str(learnt / "shards"))
     assert "leave out --figure" in said(learnt / "shards", *out, "--figure", "a.svg")
     for name in ("narrow", "cut"):
         (tmp_path / name).mkdir()

@@ -237,12 +237,13 @@ def _probabilities(runs: Sequence[Run], folder: Path | None, config: dict[str, A
 
 def _claim(folder: Path, config: dict[str, Any], resume: bool) -> bool:
     """Claim the output folder, which must be fresh or hold the same runs. Returns whether it is fresh."""
-    wanted, versions = json.loads(json.dumps(config)), {"winnow": __version__, "jax": jax.__version__}
-    held = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
-    if held is None:
+    wanted = json.loads(json.dumps(config))
+    versions = {"winnow": __version__, "jax": jax.__version__}
+    earlier = claim(folder / "config.json", wanted, resume, "runs; resume them", versions)
+    if earlier is None:
         return True
     for name in wanted:
-        if held.get(name) != wanted[name]:
+        if earlier.get(name) != wanted[name]:
             raise BadInput(
                 f"{folder}: holds runs with other {name}; resume with the same command, or choose another --out"
             )

@@ -1,4 +1,4 @@
-"""How many updates to make before looking up: often enough to hear Ctrl-C, seldom enough to cost nothing."""
+"""How many updates to make in one call: few enough to notice Ctrl-C soon, many enough to cost no time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import jax
 from winnow.packs.pack import Pack
 from winnow.training.hooks import Hooks
 
-LOOK_SECONDS = 0.5
-"""About how long a CPU trains between two looks at the clock."""
+CALL_SECONDS = 0.5
+"""About how long one call on a CPU takes."""
 ACCELERATOR_STEPS = 1_000
-"""Updates between two looks on an accelerator, where every other number is another program to compile."""
+"""Updates in one call on an accelerator, where every other number is another program to compile."""
 
 
 class Pace:
-    """Advances packs piece by piece. On a CPU the pieces grow until one takes `LOOK_SECONDS`."""
+    """Advances packs in several calls. On a CPU, calls grow until one takes `CALL_SECONDS`."""
 
     def __init__(self) -> None:
         self._size = 1
@@ -34,7 +34,7 @@ class Pace:
             self._adapt(size, max(time.monotonic() - before, 1e-6))
 
     def _adapt(self, size: int, seconds: float) -> None:
-        if seconds >= LOOK_SECONDS:
+        if seconds >= CALL_SECONDS:
             self._size = max(1, size // 2)
-        elif size == self._size:  # a piece that was cut short says nothing
-            self._size = min(2 * size, int(size * LOOK_SECONDS / seconds) + 1)
+        elif size == self._size:  # the last call before a pause is shorter, and says nothing
+            self._size = min(2 * size, int(size * CALL_SECONDS / seconds) + 1)

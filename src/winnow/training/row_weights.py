@@ -1,4 +1,4 @@
-"""What a run says of every row of its dataset: how often it samples it, and how much it weighs it."""
+"""How a run treats each row of its dataset: how often it samples the row, and the row's weight."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RowWeights:
-    """What a run does with each row of its dataset."""
+    """How a run treats each row of its dataset."""
 
     probability: np.ndarray
-    """How often the sampler draws it; sums to 1."""
+    """Sampling probability; sums to 1."""
     ratio: np.ndarray
-    """How much it counts when drawn, w(s,a); its mean over draws is 1."""
+    """Weight w(s,a) of the row when it is sampled; its mean over samples is 1."""
 
     @classmethod
     def of(cls, probability: np.ndarray, log_weight: np.ndarray) -> RowWeights:

@@ -1,4 +1,4 @@
-"""A finished run: its file, its policy, the weights of its rows, and what it earned while it was trained."""
+"""A finished run: its file, its policy, the weights of its rows, and its evaluation during training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from winnow.weighters import WEIGHTERS
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its policy, its weights, what it earned, and why it failed if it did."""
+    """A finished run: its policy, its weights, its evaluation, and why it failed if it did."""
 
     run: Run
     steps: int
@@ -37,19 +37,19 @@ class Trained:
     policy: Policy
     weighter_state: Any
     rounds: tuple[Round, ...] = ()
-    """The rounds of its evaluation while it was trained, in order."""
+    """The rounds of its evaluation during training, in order."""
     precision: str = "default"
-    """What its networks multiplied in (`winnow.packs.precision.Precision`)."""
+    """The precision of its matrix products (`winnow.packs.precision.Precision`)."""
     warnings: tuple[str, ...] = ()
-    """What its own numbers said against it while it trained (`winnow.training.alarms`)."""
+    """The alarms raised during training (`winnow.training.alarms`)."""
 
     @property
     def score(self) -> float | None:
-        """The mean normalised score of the last rounds, where there are reference returns."""
+        """The mean normalised score of the last rounds. None without reference returns."""
         return score_of(self.rounds)
 
     def weights(self) -> RowWeights:
-        """How often each row of the dataset is drawn, and how much it then counts."""
+        """The sampling probability and the weight of each row of the dataset."""
         drawn = probabilities([self.run])
         probability = drawn[self.run.drawing]
         return RowWeights.of(probability, log_weights(self.run, self.weighter_state, drawn))
@@ -62,11 +62,13 @@ class Trained:
 
     @classmethod
     def load(cls, path: str | Path, dataset: Dataset | None = None) -> Trained:
-        """A finished run from its file; the dataset from where it was, unless it is given."""
+        """Load a finished run from its file. The dataset is opened from its old path, unless it is given."""
         saved = checkpoint.read_record(path)
         try:
-            source, spec = saved["dataset"], Spec(*saved["spec"])
-            weighter, sampler = from_record(saved["weighter"], WEIGHTERS), from_record(saved["sampler"], SAMPLERS)
+            source = saved["dataset"]
+            spec = Spec(*saved["spec"])
+            weighter = from_record(saved["weighter"], WEIGHTERS)
+            sampler = from_record(saved["sampler"], SAMPLERS)
             algorithm = from_record(saved["algorithm"], ALGORITHMS)
         except (KeyError, TypeError) as error:
             raise BadInput(f"{path}: is not a finished run ({error}); give a file that `winnow train` wrote") from error
@@ -82,9 +84,17 @@ class Trained:
         run = Run(dataset, algorithm, sampler, weighter, saved["seed"], saved["name"], *methods)
         kept = checkpoint.load(path, {"weighter": state})
         lines = read_metrics(Path(path).with_name("returns.jsonl"))
-        rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda one: one.step)
-        told = saved["steps"], saved["failure"], Policy.load(path), kept["weighter"], tuple(rounds)
-        return cls(run, *told, saved.get("precision", "default"), tuple(saved.get("warnings", ())))
+        rounds = sorted((Round(**line) for line in lines if line["run"] == run.name), key=lambda played: played.step)
+        return cls(
+            run,
+            saved["steps"],
+            saved["failure"],
+            Policy.load(path),
+            kept["weighter"],
+            tuple(rounds),
+            saved.get("precision", "default"),
+            tuple(saved.get("warnings", ())),
+        )
 
 
 def run_record(run: Run) -> dict[str, Any]:

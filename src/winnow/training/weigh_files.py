@@ -1,4 +1,4 @@
-"""Weights of a trained run for a set of any size, in Parquet files: a block of rows of a few files in memory at a time.
+"""Weights of a trained run for a set of Parquet files of any size: only blocks of a few files are in memory at a time.
 
 OUT/NAME.parquet    for each file of the set: row (its number in the file), episode (its id there, if it has one) and
                     log_weight of each of its rows, null where a row has no successor
@@ -37,24 +37,24 @@ from winnow.training.trained import Trained
 from winnow.types import State, Weighter
 
 Pair = tuple[Shard, Path]
-"""A file and where its weights go."""
+"""A file, and the file for its weights."""
 Watch = Callable[[int], None]
-"""Told how many more rows are done."""
+"""Called with the number of rows done since the last call."""
 
 FORMAT = "winnow-weights-1"
-SHOWN = 10
-"""Bad files that are named."""
+MAX_NAMED = 10
+"""Maximum number of bad files named in a message."""
 ONE_CORE = {"JAX_PLATFORMS": "cpu", "WINNOW_CORES": "1"}
-"""A task on a cluster asks for one core, and uses no more."""
+"""Environment of a task on a cluster, which reserves one core and uses no more."""
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A run's weighter and the numbers that bring rows to its scale: all that a pass needs, without its dataset."""
+    """A run's weighter and the scaling of its dataset: all that a pass over files needs, without the dataset itself."""
 
     name: str
     stamp: str
-    """Of the run's file."""
+    """Hash of the run's file."""
     kind: Kind
     weighter: Weighter
     state: State
@@ -65,9 +65,9 @@ class Scorer:
 
     @classmethod
     def of(cls, trained: Trained, path: Path) -> Scorer:
-        """path: where the run is"""
+        """path: the run's file"""
         run = trained.run
-        data = trained.run.dataset
+        data = run.dataset
         if not run.weighs_any_row:
             raise BadInput(
                 f"{path}: its weighter keeps a weight for each row it was trained on (fixed weights, or averages over "
@@ -81,13 +81,13 @@ class Scorer:
         return cls(run.name, digest, data.meta.kind, run.weighter, state, scaling, start, actions)
 
     def log_weight(self, data: Dataset, row: np.ndarray, where: str) -> np.ndarray:
-        """log w of a dataset's rows, which have these numbers in the whole set."""
-        for name, count_here, known in (
+        """log w of a dataset's rows. `row`: their numbers in the whole set."""
+        for name, given, known in (
             ("observations", data.obs_dim, len(self.scaling.mean)),
             ("actions", data.action_dim, len(self.scaling.action_half)),
         ):
-            if count_here != known:
-                raise BadInput(f"{where}: {name} has {count_here} columns, the run was trained with {known}")
+            if given != known:
+                raise BadInput(f"{where}: {name} has {given} columns, the run was trained with {known}")
         count = len(row)
         index = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)  # few lengths: few programs
         start = self.start_obs[start_of(row[index], len(self.start_obs))]
@@ -96,7 +96,7 @@ class Scorer:
 
 
 class Sums(NamedTuple):
-    """What is known of the weights of some rows."""
+    """Sums over the weights of a number of rows."""
 
     rows: int = 0
     weighed: int = 0
@@ -109,13 +109,13 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, log_weight: np.ndarray, rows: int) -> Sums:
-        """Of one block."""
+        """The sums over one block."""
         if len(log_weight) == 0:
             return cls(rows)
-        wide = log_weight.astype(np.float64)
+        exact = log_weight.astype(np.float64)
         top = float(log_weight.max())
-        squares = np.log(np.sum(np.exp(2 * (wide - top)))) + 2 * top
-        return cls(rows, len(wide), float(np.log(np.sum(np.exp(wide - top))) + top), float(squares))
+        squares = np.log(np.sum(np.exp(2 * (exact - top)))) + 2 * top
+        return cls(rows, len(exact), float(np.log(np.sum(np.exp(exact - top))) + top), float(squares))
 
     @property
     def log_mean(self) -> float:
@@ -123,17 +123,17 @@ class Sums(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """Effective sample size as a part of the weighed rows: 1 for uniform weights."""
+        """Effective sample size as a fraction of the weighted rows: 1 for uniform weights."""
         return float(np.exp(2 * self.log_sum - self.log_squares - np.log(self.weighed)))
 
 
 class Scored(NamedTuple):
-    """A pass over a set."""
+    """The result of a pass over a set."""
 
     sums: Sums
     files: int
     before: int
-    """Files of them that an earlier pass had finished."""
+    """How many of them an earlier pass had finished."""
 
 
 def score(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None, size: int = BLOCK) -> Sums:
@@ -186,7 +186,7 @@ def _schema(path: Path) -> Any:
 
 
 def finished(scorer: Scorer, shard: Shard, target: Path) -> Sums | None:
-    """What an earlier pass found of a file, if it was this run and the file has not changed since."""
+    """The sums that an earlier pass wrote for a file, if it was of this run and the file has not changed since."""
     from pyarrow.parquet import read_metadata
 
     if not target.exists():
@@ -196,14 +196,14 @@ def finished(scorer: Scorer, shard: Shard, target: Path) -> Sums | None:
         same = (record["run"], record["source"]) == (scorer.stamp, shard.stamp)
         return Sums(*record["sums"]) if same else None
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise BadInput(f"{target}: is there already and holds no weights; choose another folder") from error
+        raise BadInput(f"{target}: already exists and holds no weights; choose another folder") from error
 
 
 def score_all(
     scorer: Scorer, pattern: str, out: Path, *, address: str | None = None, progress: Progress | None = None
 ) -> Scored:
-    """Weigh every row of a set, here or (with an address) on a Ray cluster. Bad files are named when the others are
-    done."""
+    """Compute the weight of every row of a set, here or (with an address) on a Ray cluster. Bad files are reported
+    after the others are done."""
     files, bad = shards(pattern)
     out = out.resolve()
     rows = sum(shard.rows for shard in files)
@@ -211,11 +211,11 @@ def score_all(
     pairs = list(zip(files, _targets([shard.path for shard in files], out), strict=True))
     for folder in {target.parent for _, target in pairs}:
         sweep(folder)
-    alone = threading.Lock()
+    lock = threading.Lock()
 
     def watch(more: int) -> None:
         nonlocal passed
-        with alone:
+        with lock:
             passed += more
             if progress:
                 progress(passed, rows)
@@ -230,9 +230,9 @@ def score_all(
     bad += [result for result in results if isinstance(result, str)]
     total = functools.reduce(Sums.__or__, (result for result in results if isinstance(result, Sums)), Sums())
     if bad:
-        more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+        more = [f"and {len(bad) - MAX_NAMED} more"] if len(bad) > MAX_NAMED else []
         raise BadInput(
-            "\n".join([*bad[:SHOWN], *more, f"the rest is in {out}: run the same command again to continue"])
+            "\n".join([*bad[:MAX_NAMED], *more, f"the rest is in {out}: run the same command again to continue"])
         )
     if total.weighed == 0:
         raise BadInput(f"{pattern}: no row has a successor; add next_observations")
@@ -243,16 +243,16 @@ def score_all(
 
 
 def _targets(paths: Sequence[Path], out: Path) -> list[Path]:
-    """Where the weights of each file go: the same names, and the same folders below the one they share."""
+    """The file for the weights of each file: the same name, in the same folder below their common folder."""
     shared = os.path.commonpath([path.parent for path in paths]) if paths else out
     targets = [out / path.relative_to(shared) for path in paths]
     if set(targets) & set(paths):
-        raise BadInput(f"{out}: is where the set itself lies; choose another folder, its files would be replaced")
+        raise BadInput(f"{out}: is the folder of the set itself, whose files would be replaced; choose another folder")
     return targets
 
 
 def _attempt(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = None) -> Sums | str:
-    """The weights of a file, or what is wrong with it."""
+    """Write the weights of a file. Returns their sums, or the error message."""
     try:
         return score(scorer, shard, target, watch)
     except BadInput as error:
@@ -260,7 +260,7 @@ def _attempt(scorer: Scorer, shard: Shard, target: Path, watch: Watch | None = N
 
 
 def _here(scorer: Scorer, pairs: Sequence[Pair], watch: Watch) -> Iterator[Sums | str]:
-    """As many files at a time as there are cores."""
+    """Process as many files at a time as there are cores."""
     stopped = threading.Event()
 
     def look(rows: int) -> None:
@@ -272,12 +272,12 @@ def _here(scorer: Scorer, pairs: Sequence[Pair], watch: Watch) -> Iterator[Sums 
         try:
             yield from cores.map(lambda pair: _attempt(scorer, pair[0], pair[1], look), pairs)
         finally:
-            stopped.set()  # Ctrl-C need not wait for whole files
+            stopped.set()  # so that Ctrl-C does not wait for whole files
             cores.shutdown(wait=False, cancel_futures=True)
 
 
 def _on_ray(scorer: Scorer, pairs: Sequence[Pair], address: str, watch: Watch) -> Iterator[Sums | str]:
-    """One task a file, each with a core of its own, wherever one is free."""
+    """One task for each file, on any free core of the cluster."""
     from winnow.system.ray import RETRIES, RayError, connected, ray
 
     if not pairs:
@@ -289,8 +289,8 @@ def _on_ray(scorer: Scorer, pairs: Sequence[Pair], address: str, watch: Watch) -
         tasks = {task.remote(given, *pair): pair for pair in pairs}
         try:
             while tasks:
-                for task_done in ray.wait(list(tasks))[0]:
-                    watch(tasks.pop(task_done)[0].rows)
-                    yield ray.get(task_done)
+                for finished_task in ray.wait(list(tasks))[0]:
+                    watch(tasks.pop(finished_task)[0].rows)
+                    yield ray.get(finished_task)
         except RayError as error:
             raise BadInput(f"the cluster gave up ({error}); run the same command again to continue") from error
