@@ -96,6 +96,7 @@ def test_a_lerobot_dataset_with_its_usual_keys(tmp_path, version):
     assert rows.terminal.sum() == 3
     assert any("`next.done` was taken as the end of the task" in note for note in data.meta.notes)
     assert any("guessed from their names: observations observation.state" in note for note in data.meta.notes)
+    assert any(note.endswith("ignored: next.success") for note in data.meta.notes)
 
 
 def test_keys_rewards_and_ends_of_lerobot_are_chosen(tmp_path):

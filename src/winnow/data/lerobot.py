@@ -48,6 +48,7 @@ def open_lerobot(where: str, path: Path, progress: Progress, choice: Columns) ->
     chosen = _with_usual(choice, features, numbers, where)
     selection = select(numbers, chosen, where)
     selection = selection.guessed_where_not_named(choice)
+    selection = selection._replace(ignored=[name for name in selection.ignored if name not in FRAME_KEYS])
     columns = sorted({name for names in selection.fields.values() for name in names} | {"index"})
     table = _read(where, files, columns, progress)
     arrays, labels = read_selected(
