@@ -180,14 +180,14 @@ def cql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
 
 def normed_layers(name: str, networks: Mapping[str, Any]) -> Params:
     """A flax network of dense layers, perhaps normalised, under winnow's names; twins are stacked in both."""
-    found = {}
+    params = {}
     for depth in range(sum(key.startswith("Dense_") for key in networks)):
-        found[f"{name}/{depth}/w"] = networks[f"Dense_{depth}"]["kernel"]
-        found[f"{name}/{depth}/b"] = networks[f"Dense_{depth}"]["bias"]
+        params[f"{name}/{depth}/w"] = networks[f"Dense_{depth}"]["kernel"]
+        params[f"{name}/{depth}/b"] = networks[f"Dense_{depth}"]["bias"]
         if norm := networks.get(f"LayerNorm_{depth}"):
-            found[f"{name}/{depth}/scale"] = norm["scale"]
-            found[f"{name}/{depth}/offset"] = norm["bias"]
-    return {key: np.array(value, np.float64) for key, value in found.items()}
+            params[f"{name}/{depth}/scale"] = norm["scale"]
+            params[f"{name}/{depth}/offset"] = norm["bias"]
+    return {key: np.array(value, np.float64) for key, value in params.items()}
 
 
 def leave_out(*names: str) -> None:
@@ -308,9 +308,9 @@ def fql(batches: Mapping[str, np.ndarray], weighted: bool) -> tuple[Step, Callab
 
     def params() -> Params:
         trees = made.network.params
-        found = normed_layers("critic", trees["modules_critic"]["value_net"])
-        found |= normed_layers("flow", trees["modules_actor_bc_flow"]["mlp"])
-        return found | normed_layers("policy", trees["modules_actor_onestep_flow"]["mlp"])
+        out = normed_layers("critic", trees["modules_critic"]["value_net"])
+        out |= normed_layers("flow", trees["modules_actor_bc_flow"]["mlp"])
+        return out | normed_layers("policy", trees["modules_actor_onestep_flow"]["mlp"])
 
     return step, params
 

@@ -31,10 +31,17 @@ from winnow.methods import make_algorithm, method
 from winnow.training import train_runs
 from winnow.training.planning import plan
 
-STATES, SIDE = 700, 5
+STATES = 700
+SIDE = 5
 ACTIONS = SIDE * SIDE
-GOOD, BAD = STATES, STATES + 1
-ROWS, SHARE, SEEDS, STEPS, BATCH, RATE = 40_000, 0.1, 3, 3_000, 128, 1e-2
+GOOD = STATES
+BAD = STATES + 1
+ROWS = 40_000
+SHARE = 0.1
+SEEDS = 3
+STEPS = 3_000
+BATCH = 128
+RATE = 1e-2
 PAIRS = [
     *(("bc", name) for name in ("uniform", "aw", "dw-uniform", "dw-aw", "dual-uniform", "best-source")),
     *(("cql", name) for name in ("uniform", "aw", "dual-uniform")),
@@ -96,7 +103,8 @@ def process(seed: int = 0) -> Process:
     well = 0.3 * np.clip(0.25 - after, 0, None) / 0.25
     badly = 0.3 * np.clip(after - 0.75, 0, None) / 0.25
     transition[..., :STATES] *= (1 - well - badly)[..., None]
-    transition[..., GOOD], transition[..., BAD] = well, badly
+    transition[..., GOOD] = well
+    transition[..., BAD] = badly
     start = np.where((severity > 0.4) & (severity < 0.7), 1.0, 0.0)
     return Process(transition, start / start.sum())
 
@@ -105,7 +113,8 @@ def episodes(world: Process, policy: np.ndarray, rows: int, seed: int, name: str
     """So many rows of a policy's episodes, with its propensities."""
     rng = np.random.default_rng(seed)
     ladder = world.transition.cumsum(axis=-1)
-    choice, first = policy.cumsum(axis=1), world.start.cumsum()
+    choice = policy.cumsum(axis=1)
+    first = world.start.cumsum()
     steps: list[tuple[int, int, int]] = []
     while len(steps) < rows or steps[-1][2] < STATES:
         begins = not steps or steps[-1][2] >= STATES
@@ -131,7 +140,8 @@ def episodes(world: Process, policy: np.ndarray, rows: int, seed: int, name: str
 def extracted(data: Dataset, weight: np.ndarray) -> np.ndarray:
     """π(a|s) ∝ the weight of the rows (s, a); uniform in a state without weight."""
     rows = data.rows()
-    state, action = rows.obs.argmax(axis=1), rows.action[:, 0]
+    state = rows.obs.argmax(axis=1)
+    action = rows.action[:, 0]
     table = np.zeros((STATES, ACTIONS))
     np.add.at(table, (state, action), weight)
     total = table.sum(axis=1, keepdims=True)
