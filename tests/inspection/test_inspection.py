@@ -66,7 +66,7 @@ def test_the_weights_without_training_are_those_of_the_samplers():
     data = mixture()
     even, aw, pf = weightings.plain(data)
     assert even.is_even
-    np.testing.assert_allclose(aw.weight, len(data) * AW(5.0).probabilities(data))  # as for small datasets
+    np.testing.assert_allclose(aw.weight, len(data) * AW().probabilities(data))
     np.testing.assert_allclose(pf.weight, len(data) * PF(0.1).probabilities(data))
     for one in (even, aw, pf):
         assert one.weight.mean() == pytest.approx(1)
