@@ -120,7 +120,7 @@ def test_runs_are_weighed_and_told_apart(tmp_path):
     heard: list[str] = []
     found = weightings.of_runs(data, files, heard.append)
     assert [one.name for one in found] == ["a/bc", "b/bc"]
-    assert found[0].words == "bc with uniform sampling and the weighter fixed, 7 updates"
+    assert found[0].description == "bc with uniform sampling and the weighter fixed, 7 updates"
     assert len(heard) == 2
     for one, weight in zip(found, (first, second), strict=True):
         np.testing.assert_allclose(one.weight, weight, rtol=1e-5)
@@ -148,12 +148,12 @@ def test_the_map_is_the_principal_components():
     states = (states - states.mean(axis=0)) / states.std(axis=0)
     left, size, _ = np.linalg.svd(states, full_matrices=False)
     for axis in (0, 1):
-        mine, theirs = place.place[:, axis], left[:, axis] * size[axis]
+        mine, theirs = place.position[:, axis], left[:, axis] * size[axis]
         inside = (mine > 0) & (mine < 1)  # the tails lie on the edges
         assert inside.mean() > 0.99
         assert abs(np.corrcoef(mine[inside], theirs[inside])[0, 1]) > 0.99999
     held = (size[:2] ** 2).sum() / (size**2).sum()
-    assert f"hold {100 * held:.0f} % of their variance" in place.words
+    assert f"hold {100 * held:.0f} % of their variance" in place.text
     assert len(place.drawn) == len(data)
 
 
@@ -276,7 +276,7 @@ ODD = {
     ),
     "constant returns": (
         lambda: from_arrays(**plain_rows(rewards=np.zeros(12, np.float32))),
-        "Every return is 0: nothing tells a good episode",
+        "Every return is 0: it does not tell good episodes",
     ),
     "one episode": (lambda: from_arrays(**columns((7,), (True,))), "There is one episode: nothing to compare"),
     "one row": (lambda: from_arrays(**columns((1,), (True,))), "Every episode is one step long"),

@@ -99,12 +99,12 @@ def _show(title: str, measured: Imbalance, summary: str, advice: Advice) -> None
 
     console = Console()
     numbers = Table(show_header=False, box=None)
-    for one in words.numbers(measured):
-        numbers.add_row(Text(one.name, style="bold"), Text(one.value))
+    for line in words.numbers(measured):
+        numbers.add_row(Text(line.name, style="bold"), Text(line.value))
     sources = Table("source", "episodes", "rows", "share", f"mean {measured.of}", box=None)
-    for one in measured.sources:
-        cells: list[Any] = [f"{one.episodes:,}", f"{one.rows:,}", f"{100 * one.share:.1f} %", f"{one.mean:.4g}"]
-        sources.add_row(Text(one.label), *cells)
+    for line in measured.sources:
+        cells: list[Any] = [f"{line.episodes:,}", f"{line.rows:,}", f"{100 * line.share:.1f} %", f"{line.mean:.4g}"]
+        sources.add_row(Text(line.label), *cells)
     console.print(Text(title, style="bold"), numbers, "", sources, "", _histogram(measured), "", sep="\n")
     console.print(Text(summary))
     console.print(Text.assemble("Recommended: ", (advice.method, "bold"), f": {advice.why}."))

@@ -45,9 +45,10 @@ def groups(returns: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def strip(data: Dataset, episode: int, weightings: Sequence[Weighting]) -> Strip:
-    start, length = int(data.episodes.start[episode]), int(data.episodes.length[episode])
+    start = int(data.episodes.start[episode])
+    length = int(data.episodes.length[episode])
     cuts = np.unique(np.linspace(0, length, min(length, STRETCHES) + 1).astype(int))
-    columns = (data.reward, *(one.weight for one in weightings))
+    columns = (data.reward, *(weighting.weight for weighting in weightings))
     reward, *weights = (
         np.add.reduceat(column[start : start + length].astype(np.float64), cuts[:-1]) / np.diff(cuts)
         for column in columns
@@ -67,7 +68,8 @@ def _first(value: np.ndarray) -> Extremes:
     """Least values first, and where they are alike the first rows first."""
     count = min(LISTED, len(value))
     edge = np.partition(value, count - 1)[count - 1]
-    below, at = np.flatnonzero(value < edge), np.flatnonzero(value == edge)
+    below = np.flatnonzero(value < edge)
+    at = np.flatnonzero(value == edge)
     rows = np.concatenate([below, at[: count - len(below)]])
     rows = rows[np.lexsort((rows, value[rows]))]
     return Extremes(rows, int(np.count_nonzero(value == value[rows[0]])))

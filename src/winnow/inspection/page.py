@@ -1,4 +1,4 @@
-"""The page itself: what the data holds, in figures, tables and words, in one file that needs no other."""
+"""The page about a dataset: figures, tables and text in one self-contained file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from winnow.inspection.coverage import Map
 from winnow.inspection.weightings import Weighting
 from winnow.render import figures, pages
 
-Told = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def write(
@@ -31,19 +31,19 @@ def write(
     measured: Imbalance,
     runs: Sequence[Path] = (),
     asked: Sequence[str] = (),
-    told: Told = lambda what: None,
+    say: Say = lambda what: None,
 ) -> None:
-    """Write the page of a dataset. `runs` are files of finished runs, `asked` the words that asked for the page, and
-    `told` hears what is being done."""
+    """Write the page of a dataset. `runs` are files of finished runs, `asked` the command's arguments, and `say` gets
+    a line about each stage."""
     from markupsafe import Markup
 
     script = (resources.files("winnow.render") / "templates" / "inspect.js").read_text(encoding="utf-8")
-    found = weightings.plain(data) + weightings.of_runs(data, runs, told)
-    told("laying out the states")
-    place = coverage.project(data)
-    told("drawing")
+    compared = weightings.plain(data) + weightings.of_runs(data, runs, say)
+    say("laying out the states")
+    state_map = coverage.project(data)
+    say("drawing")
     advice = advise(data, measured)
-    strips = _strips(data, found)
+    strips = _strips(data, compared)
     pages.write(
         path,
         "inspect.html",
@@ -51,10 +51,10 @@ def write(
         script=Markup(script),
         script_sum=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts={
-            "map": place and _map(data, place, found),
+            "map": state_map and _map(data, state_map, compared),
             "sources": _sources(data),
-            "weightings": [{"name": one.name, "octaves": one.octaves} for one in found],
-            "strips": [one["drawn"] for group in strips for one in group["strips"]],
+            "weightings": [{"name": weighting.name, "octaves": weighting.octaves} for weighting in compared],
+            "strips": [strip["drawn"] for group in strips for strip in group["strips"]],
         },
         about=_about(data),
         notes=data.meta.notes,
@@ -62,19 +62,19 @@ def write(
         verdict=verdict(measured),
         method=advice.method,
         why=advice.why,
-        unshown=words.unshown(data, found, len(runs)),
+        unshown=words.unshown(data, compared, len(runs)),
         numbers=words.numbers(measured),
         of=measured.of,
         has_episodes=data.has_episodes,
         by_source=measured.sources if len(data.meta.sources) > 1 else (),
         spread=pages.picture(pictures.spread(data, measured), _spread_words(data, measured)),
-        place=place,
-        drawn=place and {"points": len(place.drawn), "rows": len(data)},
-        weightings=[_weighting(data, one, place) for one in found],
+        place=state_map,
+        drawn=state_map and {"points": len(state_map.drawn), "rows": len(data)},
+        weightings=[_weighting(data, weighting, state_map) for weighting in compared],
         sources=data.meta.sources,
-        comparison=pages.picture(pictures.comparison(data, found), _comparison_words(data, found)),
+        comparison=pages.picture(pictures.comparison(data, compared), _comparison_words(data, compared)),
         strips=strips,
-        extremes=[_extremes(data, one) for one in found if not one.is_even],
+        extremes=[_extremes(data, weighting) for weighting in compared if not weighting.is_even],
         asked=shlex.join(asked),
         version=__version__,
     )
@@ -96,20 +96,21 @@ def _named(names: tuple[str, ...]) -> str:
 
 
 def _about(data: Dataset) -> dict[str, str]:
-    table, count = data.episodes, len(data.episodes)
-    said = {"rows": f"{len(data):,}"}
+    table = data.episodes
+    count = len(table)
+    facts = {"rows": f"{len(data):,}"}
     if data.has_episodes:
         ended = int(table.terminated.sum())
-        said["episodes"] = f"{count:,}, of {number(table.length.min())} to {number(table.length.max())} steps"
-        said["ends"] = f"{ended:,} terminal, {count - ended:,} timed out or cut"
-    said |= {
+        facts["episodes"] = f"{count:,}, of {number(table.length.min())} to {number(table.length.max())} steps"
+        facts["ends"] = f"{ended:,} terminal, {count - ended:,} timed out or cut"
+    facts |= {
         "kind": data.meta.kind,
         "observation": f"{data.obs_dim} number{'s' if data.obs_dim > 1 else ''}{_named(data.meta.obs_names)}",
         "action": f"{_action(data)}{_named(data.meta.action_names)}",
         "rewards": f"{number(float(data.reward.min()))} to {number(float(data.reward.max()))}",
         "environment": data.meta.environment or "not known",
     }
-    return said
+    return facts
 
 
 def _sources(data: Dataset) -> list[dict[str, str]]:
@@ -127,27 +128,32 @@ def _packed(values: np.ndarray, kind: str) -> str:
 def _spread_words(data: Dataset, measured: Imbalance) -> str:
     things = "episodes" if data.has_episodes else "rows"
     least, middle, greatest = (number(measured.quantiles[q]) for q in ("0", "0.5", "1"))
-    each = "; ".join(f"{one.label} has a mean of {number(one.mean)}" for one in measured.sources)
+    each = "; ".join(f"{source.label} has a mean of {number(source.mean)}" for source in measured.sources)
     return (
         f"Histogram of the {measured.of}s of {measured.count:,} {things}, counts on a logarithmic scale: from {least} "
         f"to {greatest}, half of them at most {middle}. {each}."
     )
 
 
-def _comparison_words(data: Dataset, found: Sequence[Weighting]) -> str:
-    part, lines = weightings.on_the_best(weightings.scores(data), [one.weight for one in found])
+def _comparison_words(data: Dataset, compared: Sequence[Weighting]) -> str:
+    part, lines = weightings.on_the_best(weightings.scores(data), [weighting.weight for weighting in compared])
     tenth = int(np.searchsorted(part, 0.1))
-    said = "; ".join(f"{one.name} {_percent(float(line[tenth]))}" for one, line in zip(found, lines, strict=True))
+    shares = "; ".join(
+        f"{weighting.name} {_percent(float(line[tenth]))}" for weighting, line in zip(compared, lines, strict=True)
+    )
     of = "return" if data.has_episodes else "reward"
-    return f"Lines of how each weighting spreads. Share of its weight on the tenth of the rows of highest {of}: {said}."
+    return (
+        f"Lines of how each weighting spreads. Share of its weight on the tenth of the rows of highest {of}: {shares}."
+    )
 
 
 # --------------------------------------------------------------------------------------------------- the map of states
 
 
-def _map(data: Dataset, place: Map, found: Sequence[Weighting]) -> dict[str, Any]:
-    rows = place.drawn
-    source, reward = data.source[rows], data.reward[rows]
+def _map(data: Dataset, state_map: Map, compared: Sequence[Weighting]) -> dict[str, Any]:
+    rows = state_map.drawn
+    source = data.source[rows]
+    reward = data.reward[rows]
     colourings: list[dict[str, Any]] = []
     if data.has_episodes and np.ptp(data.returns) > 0:
         got = data.returns[data.episode[rows]]
@@ -155,21 +161,21 @@ def _map(data: Dataset, place: Map, found: Sequence[Weighting]) -> dict[str, Any
     if np.ptp(data.reward) > 0:
         colourings.append(_scale("reward", "reward of the step", reward, data.reward))
     if len(data.meta.sources) > 1:
-        said = "Coloured by source: " + ", ".join(
+        text = "Coloured by source: " + ", ".join(
             f"{label} {_percent(float(np.mean(source == i)))}" for i, label in enumerate(data.meta.sources)
         )
-        colourings.append({"name": "source", "kind": "source", "said": f"{said} of the points."})
-    for one in found:
-        if not one.is_even:
-            said = f"Coloured by the weight of {one.name}: {words.heaviness(one)}."
-            drawn = {"kind": "weight", "values": _packed(one.weight[rows], "<f4"), "octaves": one.octaves}
-            colourings.append({"name": f"weight: {one.name}", "said": said} | drawn)
+        colourings.append({"name": "source", "kind": "source", "said": f"{text} of the points."})
+    for weighting in compared:
+        if not weighting.is_even:
+            text = f"Coloured by the weight of {weighting.name}: {words.heaviness(weighting)}."
+            drawn = {"kind": "weight", "values": _packed(weighting.weight[rows], "<f4"), "octaves": weighting.octaves}
+            colourings.append({"name": f"weight: {weighting.name}", "said": text} | drawn)
     if not colourings:
         colourings = [{"name": "nothing", "kind": "plain", "said": "Nothing in this data tells points apart."}]
     labels = {"episode": data.episode[rows], "step": data.step[rows]} if data.has_episodes else {}
     return {
-        "x": _packed(np.round(place.place[rows, 0] * 65535), "<u2"),
-        "y": _packed(np.round(place.place[rows, 1] * 65535), "<u2"),
+        "x": _packed(np.round(state_map.position[rows, 0] * 65535), "<u2"),
+        "y": _packed(np.round(state_map.position[rows, 1] * 65535), "<u2"),
         "source": _packed(source, "<u2"),
         "labels": [[name, _packed(values, "<u4")] for name, values in ({"row": rows} | labels).items()],
         "colourings": colourings,
@@ -177,46 +183,49 @@ def _map(data: Dataset, place: Map, found: Sequence[Weighting]) -> dict[str, Any
 
 
 def _scale(name: str, what: str, values: np.ndarray, every: np.ndarray) -> dict[str, Any]:
-    low, high = float(every.min()), float(every.max())
+    low = float(every.min())
+    high = float(every.max())
     middle = float(np.median(every))
-    said = f"Coloured by the {what}: from {number(low)} to {number(high)}, half of them at most {number(middle)}."
+    text = f"Coloured by the {what}: from {number(low)} to {number(high)}, half of them at most {number(middle)}."
     drawn = {"values": _packed(values, "<f4"), "low": low, "high": high, "ends": [number(low), number(high)]}
-    return {"name": name, "kind": "scale", "said": said} | drawn
+    return {"name": name, "kind": "scale", "said": text} | drawn
 
 
 # ------------------------------------------------------------------------------------------- weights, strips and rows
 
 
-def _weighting(data: Dataset, one: Weighting, place: Map | None) -> dict[str, Any]:
-    got = weightings.summary(data, one.weight)
-    reach = place.reach(one.weight) / place.reach(np.ones(len(data))) if place else None
+def _weighting(data: Dataset, weighting: Weighting, state_map: Map | None) -> dict[str, Any]:
+    got = weightings.summary(data, weighting.weight)
+    reach = state_map.reach(weighting.weight) / state_map.reach(np.ones(len(data))) if state_map else None
     return {
-        "name": one.name,
-        "words": one.words,
+        "name": weighting.name,
+        "description": weighting.description,
         "effective": _percent(got.effective_share),
         "effective_rows": f"{got.effective_share * len(data):,.0f}",
         "mean_return": None if got.mean_return is None else number(got.mean_return),
         "mean_reward": number(got.mean_reward),
         "shares": [_percent(share) for share in got.shares],
         "reach": None if reach is None else _percent(reach),
-        "spread": words.heaviness(one),
+        "spread": words.heaviness(weighting),
     }
 
 
-def _strips(data: Dataset, found: Sequence[Weighting]) -> list[dict[str, Any]]:
-    """Groups of episodes, each with what is told of it and what is drawn of it."""
+def _strips(data: Dataset, compared: Sequence[Weighting]) -> list[dict[str, Any]]:
+    """Groups of episodes, each with its text and its drawing."""
     if not data.has_episodes:
         return []
     return [
-        {"title": title, "strips": [_strip(data, int(episode), found) for episode in some]}
-        for title, some in episodes.groups(data.returns).items()
+        {"title": title, "strips": [_strip(data, int(episode), compared) for episode in numbers]}
+        for title, numbers in episodes.groups(data.returns).items()
     ]
 
 
-def _strip(data: Dataset, episode: int, found: Sequence[Weighting]) -> dict[str, Any]:
-    table, drawn = data.episodes, episodes.strip(data, episode, found)
-    start, length = int(table.start[episode]), int(table.length[episode])
-    mean = [number(float(one.weight[start : start + length].mean())) for one in found]
+def _strip(data: Dataset, episode: int, compared: Sequence[Weighting]) -> dict[str, Any]:
+    table = data.episodes
+    drawn = episodes.strip(data, episode, compared)
+    start = int(table.start[episode])
+    length = int(table.length[episode])
+    mean = [number(float(weighting.weight[start : start + length].mean())) for weighting in compared]
     return {
         "episode": f"{episode:,}",
         "source": data.meta.sources[table.source[episode]],
@@ -233,19 +242,24 @@ def _strip(data: Dataset, episode: int, found: Sequence[Weighting]) -> dict[str,
     }
 
 
-def _extremes(data: Dataset, one: Weighting) -> dict[str, Any]:
-    sides = {"heaviest": episodes.heaviest(one.weight), "lightest": episodes.lightest(one.weight)}
+def _extremes(data: Dataset, weighting: Weighting) -> dict[str, Any]:
+    sides = {"heaviest": episodes.heaviest(weighting.weight), "lightest": episodes.lightest(weighting.weight)}
     return {
-        "name": one.name,
+        "name": weighting.name,
         "sides": [
-            {"side": side, "alike": f"{some.alike:,}" if some.alike > 1 else "", "rows": _rows(data, some.rows, one)}
-            for side, some in sides.items()
+            {
+                "side": side,
+                "alike": f"{extreme.alike:,}" if extreme.alike > 1 else "",
+                "rows": _rows(data, extreme.rows, weighting),
+            }
+            for side, extreme in sides.items()
         ],
     }
 
 
-def _rows(data: Dataset, rows: np.ndarray, one: Weighting) -> list[dict[str, str]]:
-    episode, step = data.episode[rows], data.step[rows]
+def _rows(data: Dataset, rows: np.ndarray, weighting: Weighting) -> list[dict[str, str]]:
+    episode = data.episode[rows]
+    step = data.step[rows]
     return [
         {
             "row": f"{row:,}",
@@ -254,7 +268,7 @@ def _rows(data: Dataset, rows: np.ndarray, one: Weighting) -> list[dict[str, str
             "source": data.meta.sources[data.episodes.source[episode[i]]],
             "reward": number(float(data.reward[row])),
             "return": number(float(data.returns[episode[i]])) if data.has_episodes else "",
-            "weight": number(float(one.weight[row])),
+            "weight": number(float(weighting.weight[row])),
         }
         for i, row in enumerate(rows)
     ]

@@ -29,13 +29,14 @@ def spread(data: Dataset, measured: Imbalance) -> Any:
     return figure
 
 
-def comparison(data: Dataset, found: Sequence[Weighting]) -> Any:
+def comparison(data: Dataset, compared: Sequence[Weighting]) -> Any:
     """Where the weight lies: on the best rows, over returns, and along episodes."""
     of = "return" if data.has_episodes else "reward"
-    score, weights = weightings.scores(data), [one.weight for one in found]
+    score = weightings.scores(data)
+    weights = [weighting.weight for weighting in compared]
     long = data.has_episodes and data.episodes.length.max() > 1
     figure, (best, over, *rest) = figures.panels(12 if long else 8.2, 3.9, 3 if long else 2)
-    colour = figures.colours([one.name for one in found])
+    colour = figures.colours([weighting.name for weighting in compared])
     part, lines = weightings.on_the_best(score, weights)
     edges, shares = weightings.over_scores(score, weights)
     # The first lines are the thickest: one that lies below another is still seen.

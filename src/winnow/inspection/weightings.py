@@ -28,8 +28,8 @@ class Weighting:
     """How much each row counts."""
 
     name: str
-    words: str
-    """What it does, in a few words."""
+    description: str
+    """What it does, in short."""
     weight: np.ndarray  # [rows] float64, its mean is 1: a row's share of the weighted data times the number of rows
 
     @cached_property
@@ -40,8 +40,8 @@ class Weighting:
     @cached_property
     def octaves(self) -> int:
         """How many doublings up and down from 1 hold nearly all weights that are not 0; at least one."""
-        some = self.weight[self.weight > 0]
-        far = np.abs(np.log2(np.quantile(some, (0.01, 0.99)))).max()
+        positive = self.weight[self.weight > 0]
+        far = np.abs(np.log2(np.quantile(positive, (0.01, 0.99)))).max()
         return int(np.clip(np.ceil(far - 1e-6), 1, WIDEST))
 
 
@@ -77,33 +77,39 @@ def plain(data: Dataset) -> list[Weighting]:
     ]
 
 
-def of_runs(data: Dataset, paths: Sequence[Path], told: Callable[[str], None]) -> list[Weighting]:
+def of_runs(data: Dataset, paths: Sequence[Path], say: Callable[[str], None]) -> list[Weighting]:
     """What finished runs do with the rows of their dataset."""
     from winnow.plugins import record
     from winnow.training.trained import Trained
 
     if len(paths) > MOST_RUNS:
         raise BadInput(f"--run names {len(paths)} runs; one page can tell {MOST_RUNS} apart, choose among them")
-    found: dict[Path, Weighting] = {}
+    by_path: dict[Path, Weighting] = {}
     for path in paths:
-        told(f"weighing every row with {path.stem}")
+        say(f"weighing every row with {path.stem}")
         trained = Trained.load(path, data)
         if trained.failure:
             raise BadInput(f"{path}: this run failed ({trained.failure}); it has no weights")
         run = trained.run
         parts = [record(part)["name"] for part in (run.algorithm, run.sampler, run.weighter)]
-        words = "{} with {} sampling and the weighter {}".format(*parts) + f", {trained.steps:,} updates"
-        found[path] = Weighting(run.name.removeprefix(f"{file_stem(data.meta.name)}."), words, trained.weights().weight)
-    if len({one.name for one in found.values()}) < len(found):  # of several folders
-        return [dataclasses.replace(one, name=f"{path.parent.name}/{one.name}") for path, one in found.items()]
-    return list(found.values())
+        description = "{} with {} sampling and the weighter {}".format(*parts) + f", {trained.steps:,} updates"
+        by_path[path] = Weighting(
+            run.name.removeprefix(f"{file_stem(data.meta.name)}."), description, trained.weights().weight
+        )
+    if len({weighting.name for weighting in by_path.values()}) < len(by_path):  # of several folders
+        return [
+            dataclasses.replace(weighting, name=f"{path.parent.name}/{weighting.name}")
+            for path, weighting in by_path.items()
+        ]
+    return list(by_path.values())
 
 
 # --------------------------------------------------------------------------------------------- what it amounts to
 
 
 def summary(data: Dataset, weight: np.ndarray) -> Summary:
-    rows, total = len(data), weight.sum()
+    rows = len(data)
+    total = weight.sum()
     shares = np.bincount(data.source, weight, len(data.meta.sources)) / total
     mean_return = None
     if data.has_episodes:
@@ -129,25 +135,26 @@ def on_the_best(score: np.ndarray, weights: Sequence[np.ndarray]) -> tuple[np.nd
     part = np.linspace(0, 1, POINTS)
     lines = []
     for weight in weights:
-        held = np.concatenate([[0], np.cumsum(np.bincount(code, weight, len(value)))])
-        lines.append(np.interp(part * count[-1], count, held / held[-1]))
+        mass = np.concatenate([[0], np.cumsum(np.bincount(code, weight, len(value)))])
+        lines.append(np.interp(part * count[-1], count, mass / mass[-1]))
     return part, lines
 
 
 def over_scores(score: np.ndarray, weights: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """Edges of bins, and the part of each weight that lies in each."""
-    low, high = float(score.min()), float(score.max())
+    low = float(score.min())
+    high = float(score.max())
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    place = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, BINS - 1)
-    return edges, [np.bincount(place, weight, BINS) / weight.sum() for weight in weights]
+    bin_of_row = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, BINS - 1)
+    return edges, [np.bincount(bin_of_row, weight, BINS) / weight.sum() for weight in weights]
 
 
 def along_episodes(data: Dataset, weights: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """The mean weight of the rows at each step of their episodes, in at most `POINTS` stretches of steps."""
     step = data.step
     edges = np.unique(np.linspace(0, int(step.max()) + 1, POINTS).astype(int))
-    place = np.searchsorted(edges, step, side="right") - 1
-    count = np.bincount(place, minlength=len(edges) - 1)
+    bin_of_row = np.searchsorted(edges, step, side="right") - 1
+    count = np.bincount(bin_of_row, minlength=len(edges) - 1)
     seen = count > 0
-    means = [np.bincount(place, weight, len(edges) - 1)[seen] / count[seen] for weight in weights]
+    means = [np.bincount(bin_of_row, weight, len(edges) - 1)[seen] / count[seen] for weight in weights]
     return edges[:-1][seen], means

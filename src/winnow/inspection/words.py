@@ -69,32 +69,35 @@ def numbers(measured: Imbalance) -> list[Number]:
 
 def unshown(data: Dataset, weightings: Sequence[Weighting], runs: int) -> list[str]:
     """What this data leaves out of the page, and why."""
-    said, table = [], data.episodes
+    sentences = []
+    table = data.episodes
     if not data.has_episodes:
-        said.append(
-            f"There are no episodes in {data.meta.kind} data: no returns, no strips, and no AW and PF, which draw by "
-            "returns. Rewards stand in their place where that makes sense."
+        sentences.append(
+            f"There are no episodes in {data.meta.kind} data: no returns, no strips, and no AW and PF, which sample by "
+            "returns. Rewards replace returns where that makes sense."
         )
     if np.ptp(data.reward) == 0:
-        said.append(
+        sentences.append(
             f"Every reward is {data.reward[0]:g}: no row pays more than another, so rewards colour nothing and weights "
-            "that are learnt from them can't prefer a row for its reward."
+            "that are learned from them can't prefer a row for its reward."
         )
     if data.has_episodes:
         if len(table) == 1:
-            said.append("There is one episode: nothing to compare it with, and AW and PF draw all of its rows alike.")
+            sentences.append("There is one episode: nothing to compare it with; AW and PF sample all its rows alike.")
         elif np.ptp(data.returns) == 0:
-            said.append(f"Every return is {data.returns[0]:g}: nothing tells a good episode from a bad one by it.")
+            sentences.append(f"Every return is {data.returns[0]:g}: it does not tell good episodes from bad ones.")
         if table.length.max() == 1:
-            said.append("Every episode is one step long: there is nothing along it to show.")
+            sentences.append("Every episode is one step long: there is nothing along it to show.")
     if len(data.meta.sources) == 1:
-        said.append("The data does not say that rows come from different sources, so nothing is shown by source.")
-    even = [one.name for one in weightings[1:] if one.is_even]
+        sentences.append("The data does not say that rows come from different sources, so nothing is shown by source.")
+    even = [weighting.name for weighting in weightings[1:] if weighting.is_even]
     if even:
-        said.append(f"{' and '.join(even)} weigh{'s' if len(even) == 1 else ''} all rows alike here, as uniform does.")
+        sentences.append(
+            f"{' and '.join(even)} weigh{'s' if len(even) == 1 else ''} all rows alike here, as uniform does."
+        )
     if not runs:
-        said.append("No run was given, so there are no learned weights: `--run RUN` adds those of finished runs.")
-    return said
+        sentences.append("No run was given, so there are no learned weights: `--run RUN` adds those of finished runs.")
+    return sentences
 
 
 def heaviness(weighting: Weighting) -> str:

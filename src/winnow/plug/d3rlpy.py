@@ -60,7 +60,8 @@ def to_mdp_dataset(data: Dataset | str | Path) -> MDPDataset:
             f"{rows_of.meta.name}: its rows have no order, and d3rlpy needs episodes; record where they end, or train "
             "with winnow"
         )
-    rows, episodes = rows_of.rows(), rows_of.episodes
+    rows = rows_of.rows()
+    episodes = rows_of.episodes
     cut = (episodes.start + episodes.length)[~episodes.terminated]  # rows before which a state is added
     return MDPDataset(
         np.insert(rows.obs, cut, rows.next_obs[cut - 1], axis=0),
@@ -75,7 +76,8 @@ def to_mdp_dataset(data: Dataset | str | Path) -> MDPDataset:
 def action_scaler(data: Dataset | str | Path) -> d3rlpy.preprocessing.MinMaxActionScaler | None:
     """What d3rlpy's algorithms need as `action_scaler` to act within the data's bounds; None if these are [-1, 1]."""
     rows_of = data if isinstance(data, Dataset) else open_dataset(data)
-    low, high = np.asarray(rows_of.meta.action_low), np.asarray(rows_of.meta.action_high)
+    low = np.asarray(rows_of.meta.action_low)
+    high = np.asarray(rows_of.meta.action_high)
     if (low == -1).all() and (high == 1).all():
         return None
     return d3rlpy.preprocessing.MinMaxActionScaler(minimum=low, maximum=high)
@@ -181,15 +183,16 @@ class _Weighted(DDPGBaseImpl):
     s: Tensor
 
     def inner_update(self, batch: Any, grad_step: int) -> dict[str, float]:
-        found = self.weights.update(batch.numpy_batch)  # before d3rlpy's scalers: as the weights' own were fitted
-        self.weigh(found)
+        weights = self.weights.update(batch.numpy_batch)  # before d3rlpy's scalers: as the weights' own were fitted
+        self.weigh(weights)
         metrics = super().inner_update(batch, grad_step)
-        return metrics | {name.replace("/", "_"): value for name, value in self.weights.diagnose(found).items()}
+        return metrics | {name.replace("/", "_"): value for name, value in self.weights.diagnose(weights).items()}
 
-    def weigh(self, found: Weights) -> None:
-        sa, s = (len(weight) * weight[:, None] for weight in found)
+    def weigh(self, weights: Weights) -> None:
+        sa, s = (len(weight) * weight[:, None] for weight in weights)
         if getattr(self, "sa", None) is None or self.sa.shape != sa.shape:
-            self.sa, self.s = sa.clone(), s.clone()
+            self.sa = sa.clone()
+            self.s = s.clone()
         else:  # in place: where d3rlpy has captured a CUDA graph, it reads these tensors
             self.sa.copy_(sa)
             self.s.copy_(s)

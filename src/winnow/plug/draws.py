@@ -36,7 +36,8 @@ class RowSampler(TorchSampler[int]):
             raise BadInput(f"num_samples is {num_samples}; it must be at least 1")
         self.generator = generator
         table = alias_table(self.probability)
-        self._keep, self._other = torch.from_numpy(table.keep), torch.from_numpy(table.other).long()
+        self._keep = torch.from_numpy(table.keep)
+        self._other = torch.from_numpy(table.other).long()
 
     def draw(self, size: int) -> Tensor:
         """[size] row numbers."""

@@ -57,7 +57,8 @@ def layers(name: str, sizes: Sequence[int], like: Initialisation, last_scale: fl
     made: dict[str, Tensor] = {}
     for depth, (i, o) in enumerate(itertools.pairwise(sizes)):
         last = depth == len(sizes) - 2
-        w, b = torch.empty(i, o), torch.zeros(o)
+        w = torch.empty(i, o)
+        b = torch.zeros(o)
         if like == "orthogonal":
             torch.nn.init.orthogonal_(w, 2**0.5)
         elif like == "torch":
@@ -75,7 +76,8 @@ def layers(name: str, sizes: Sequence[int], like: Initialisation, last_scale: fl
 
 def net(params: Params, name: str, *inputs: Tensor) -> Tensor:
     """A ReLU network with one output: [B, I] -> [B]."""
-    x, depth = torch.cat(inputs, dim=-1), 0
+    x = torch.cat(inputs, dim=-1)
+    depth = 0
     while f"{name}/{depth + 1}/w" in params:
         x = torch.relu(x @ params[f"{name}/{depth}/w"] + params[f"{name}/{depth}/b"])
         depth += 1
@@ -97,7 +99,8 @@ def log_weight(config: Any, params: Params, rows: Rows) -> Tensor:
 def _density(config: Density, params: Params, rows: Rows) -> tuple[Tensor, Scores]:
     phi, following = net(params, "phi", torch.cat([rows.obs, rows.after])).chunk(2)
     psi = net(params, "psi", rows.obs, rows.action)
-    score, marginal = _score(config, phi, psi), _bound(config, phi)
+    score = _score(config, phi, psi)
+    marginal = _bound(config, phi)
     residual = (following.exp() - (phi + psi).exp()) ** 2
     if config.terminal == "mask":
         residual = (1 - rows.terminal) * residual
@@ -119,7 +122,8 @@ def _bound(config: Density, value: Tensor) -> Tensor:
 
 
 def _dual(config: Dual, params: Params, rows: Rows) -> tuple[Tensor, Scores]:
-    heat, count = temperature(config, params), len(rows.reward)
+    heat = temperature(config, params)
+    count = len(rows.reward)
     score = _gain(config, params, rows) / heat
     total = heat * (torch.logsumexp(score, dim=0) - math.log(count))
     if config.discount < 1:

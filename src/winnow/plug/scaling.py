@@ -34,7 +34,8 @@ class Scaling(nn.Module):
         for name, size in (("obs_dim", obs_dim), ("action_dim", action_dim)):
             if not isinstance(size, int) or size < 1:
                 raise BadInput(f"{name} is {size!r}; it is the number of columns, at least 1")
-        self.obs_dim, self.action_dim = obs_dim, action_dim
+        self.obs_dim = obs_dim
+        self.action_dim = action_dim
         self.register_buffer("mean", torch.zeros(obs_dim))
         self.register_buffer("deviation", torch.ones(obs_dim))
         self.register_buffer("unit", torch.tensor([1.0, 0.0]))
@@ -69,22 +70,22 @@ class Scaling(nn.Module):
                 "the weights do not know the dataset's scaling yet: make them with DensityWeights.from_dataset(data), "
                 "call fit(data), or load a state_dict"
             )
-        found = find(batch)
-        count = len(found["observations"])
-        if "start_observations" not in found:
+        raw = find(batch)
+        count = len(raw["observations"])
+        if "start_observations" not in raw:
             picked = torch.randint(len(self.starts), (count,), device=self.starts.device)
-            found["start_observations"] = self.starts[picked]
+            raw["start_observations"] = self.starts[picked]
         columns = {"actions": (count, self.action_dim), "rewards": (count,), "terminals": (count,)}
         for name in NAMES:
-            found[name] = self._column(found[name], name, columns.get(name, (count, self.obs_dim)))
-        self._look(found)
+            raw[name] = self._column(raw[name], name, columns.get(name, (count, self.obs_dim)))
+        self._look(raw)
         obs, following, start = (
-            scaling.standardise(found[name], self.mean, self.deviation)
+            scaling.standardise(raw[name], self.mean, self.deviation)
             for name in ("observations", "next_observations", "start_observations")
         )
-        action = (found["actions"] - self.action_centre) / self.action_half
-        reward = self.unit[0] * found["rewards"] + self.unit[1]
-        return Rows(obs, action, reward, following, found["terminals"], start)
+        action = (raw["actions"] - self.action_centre) / self.action_half
+        reward = self.unit[0] * raw["rewards"] + self.unit[1]
+        return Rows(obs, action, reward, following, raw["terminals"], start)
 
     def _column(self, value: Any, name: str, shape: tuple[int, ...]) -> Tensor:
         if not isinstance(value, Tensor):
@@ -115,16 +116,16 @@ class Scaling(nn.Module):
                 good = (value == 0) | (value == 1)
             if not bool(good.all()):
                 at = tuple(map(int, (~good).nonzero()[0]))
-                place = "".join(f", {word} {number}" for word, number in zip(("row", "column"), at, strict=False))
+                position = "".join(f", {word} {number}" for word, number in zip(("row", "column"), at, strict=False))
                 wanted = "is neither 0 nor 1" if name == "terminals" else "is not a finite number; repair the row"
-                raise BadInput(f"the batch's {name}{place}: {float(value[at])} {wanted}")
+                raise BadInput(f"the batch's {name}{position}: {float(value[at])} {wanted}")
         self._looked = True
 
     def _make_room(self, state_dict: dict[str, Tensor], prefix: str, *_: object) -> None:
         """For as many initial states as the loaded weights have."""
-        held = state_dict.get(f"{prefix}starts")
-        if held is not None and held.ndim == 2 and held.shape[1] == self.obs_dim:
-            self.starts = self.starts.new_zeros(held.shape)
+        saved = state_dict.get(f"{prefix}starts")
+        if saved is not None and saved.ndim == 2 and saved.shape[1] == self.obs_dim:
+            self.starts = self.starts.new_zeros(saved.shape)
 
 
 def starts(dataset: Dataset, index: np.ndarray) -> np.ndarray:

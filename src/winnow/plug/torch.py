@@ -139,8 +139,9 @@ class DensityWeights(nn.Module):
     def diagnose(self, weights: Weights, batch: Any = None) -> dict[str, float]:
         """What winnow logs of weights, under its names (see `winnow.weighters.diagnostics`): effective sample size,
         greatest weight and KL divergence; with the batch also the reward and the flow residual under them."""
-        weight, count = weights.sa, len(weights.sa)
-        found = {
+        weight = weights.sa
+        count = len(weight)
+        metrics = {
             "weight/ess": 1 / (count * (weight**2).sum()),
             "weight/max": count * weight.max(),
             "weight/kl": (weight * (count * weight).clamp(min=1e-30).log()).sum(),
@@ -149,15 +150,17 @@ class DensityWeights(nn.Module):
             seen = self.scaling.read(batch)
             change = seen.after - seen.obs
             drift = (weight @ change).abs() / (weight @ change**2 + 1e-8).sqrt()
-            found |= {"weight/reward": (weight * seen.reward).sum(), "weight/flow": drift.mean()}
-        return {name: float(value) for name, value in found.items()}
+            metrics |= {"weight/reward": (weight * seen.reward).sum(), "weight/flow": drift.mean()}
+        return {name: float(value) for name, value in metrics.items()}
 
     @torch.no_grad()
     def _adam(self, grads: dict[str, Tensor]) -> None:
         self.count += 1
         first, second = (1 - torch.pow(decay, self.count.float()) for decay in DECAY)
         for name, value in self.params.items():
-            mu, nu, grad = self.get_buffer(f"mu/{name}"), self.get_buffer(f"nu/{name}"), grads[name]
+            mu = self.get_buffer(f"mu/{name}")
+            nu = self.get_buffer(f"nu/{name}")
+            grad = grads[name]
             mu.mul_(DECAY[0]).add_(grad, alpha=1 - DECAY[0])
             nu.mul_(DECAY[1]).addcmul_(grad, grad, value=1 - DECAY[1])
             rate = self.config.temperature_rate if name == "log_temperature" else self.config.learning_rate
@@ -181,10 +184,10 @@ class DensityWeights(nn.Module):
             raise BadInput(f"{run}: this run failed ({trained.failure}); it has no weights")
         settings = {name: value for name, value in vars(config).items() if name != "form"}
         made = cls.from_dataset(trained.run.dataset, getattr(config, "form", "dual"), **settings)
-        held = checkpoint.flatten(trained.weighter_state)
+        saved = checkpoint.flatten(trained.weighter_state)
         with torch.no_grad():
             for name, target in made._places().items():
-                target.copy_(torch.from_numpy(np.array(held[name])))
+                target.copy_(torch.from_numpy(np.array(saved[name])))
         return made
 
     def to_winnow(self) -> tuple[Density | Dual, Any]:
@@ -195,11 +198,11 @@ class DensityWeights(nn.Module):
         from winnow.types import Spec
 
         # Copies: JAX may read PyTorch's own memory otherwise, which the next update writes to.
-        held = {name: jnp.asarray(value.detach().cpu().numpy().copy()) for name, value in self._places().items()}
+        saved = {name: jnp.asarray(value.detach().cpu().numpy().copy()) for name, value in self._places().items()}
         spec = Spec(self.scaling.obs_dim, self.scaling.action_dim, 0)
         like = jax.eval_shape(lambda key: self.config.init(key, spec), jax.random.key(0))
         names = checkpoint.flatten(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like))
-        leaves = [held.get(name, empty) for name, empty in names.items()]  # only Dual's table, of no rows, is not held
+        leaves = [saved.get(name, empty) for name, empty in names.items()]  # only Dual's table, of no rows, is not held
         return self.config, jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def _places(self) -> dict[str, Tensor]:
@@ -216,7 +219,8 @@ class DensityWeights(nn.Module):
         from winnow.training.row_weights import RowWeights
 
         dataset = as_dataset(data)
-        chance, count = probabilities(dataset, sampler), len(dataset)
+        chance = probabilities(dataset, sampler)
+        count = len(dataset)
         blocks = [np.arange(low, min(low + BLOCK, count)) for low in range(0, count, BLOCK)]
         score = torch.cat([self.log_weight(rows(dataset, index)) for index in blocks])
         return RowWeights.of(chance, score.cpu().numpy())

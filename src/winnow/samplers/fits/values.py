@@ -167,5 +167,5 @@ def network_inputs(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def in_blocks(judge: Callable[..., Any], columns: Sequence[Any]) -> np.ndarray:
     """`judge` of all rows of some columns, in float64."""
-    parts = [judge(*(one[low : low + BLOCK] for one in columns)) for low in range(0, len(columns[0]), BLOCK)]
+    parts = [judge(*(column[low : low + BLOCK] for column in columns)) for low in range(0, len(columns[0]), BLOCK)]
     return np.concatenate([np.asarray(part, np.float64) for part in parts])
