@@ -165,7 +165,7 @@ def test_how_much_of_the_map_is_reached():
 
 
 def test_more_rows_than_points_are_drawn_at_random(monkeypatch):
-    monkeypatch.setattr(coverage, "DRAWN", 100)
+    monkeypatch.setattr(coverage, "MAX_POINTS", 100)
     place = coverage.project(mixture())
     assert place is not None
     assert len(place.drawn) == len(set(place.drawn)) == 100
@@ -334,7 +334,7 @@ def test_names_are_escaped_everywhere(tmp_path):
 
 def test_the_points_of_the_largest_page_are_far_below_its_limit():
     """x, y and source in two bytes; row, episode, step, return, reward, AW, PF and every run in four; in base64."""
-    assert coverage.DRAWN * (3 * 2 + 4 * (7 + weightings.MOST_RUNS)) * 4 / 3 < 4e6
+    assert coverage.MAX_POINTS * (3 * 2 + 4 * (7 + weightings.MOST_RUNS)) * 4 / 3 < 4e6
 
 
 # -------------------------------------------------------------------------------------------------------- the command
