@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,13 @@ EPISODES = 10
 FILE = Path(__file__).parents[2] / "results" / "discrete" / "mixtures.json"
 
 
-def train(environment: str, algorithm: str) -> list[dict[str, Any]]:
+def train(environment: str, algorithm: str, percents: Sequence[int], methods: Sequence[str]) -> list[dict[str, Any]]:
     """All runs of an algorithm in an environment: their returns, and the weight of the expert's rows."""
     runs = []
-    for percent in PERCENTS:
+    for percent in percents:
         data = open_named(f"{environment}-random-expert-{percent}%@{ROWS}", make=True)
         learner: Any = dataclasses.replace(resized(make_algorithm(algorithm, data), HIDDEN), learning_rate=RATE)
-        for name in METHODS:
+        for name in methods:
             weighter: Any = resized(method(name, f"discrete-{algorithm}")[1], HIDDEN)
             if hasattr(weighter, "learning_rate"):
                 weighter = dataclasses.replace(weighter, learning_rate=RATE)
@@ -82,8 +83,9 @@ def tables(kept: dict[str, Any]) -> str:
         for environment in kept["sources"]:
             for percent in PERCENTS:
                 cells = [cell(kept, algorithm, environment, percent, name) for name in METHODS]
-                if all(cells):
-                    rows.append(f"| {environment} {percent} % | {' | '.join(cells)} |")
+                if any(cells):
+                    shown = [text or "not run" for text in cells]
+                    rows.append(f"| {environment} {percent} % | {' | '.join(shown)} |")
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"
 
@@ -98,7 +100,7 @@ def cell(kept: dict[str, Any], *which: Any) -> str:
     ]
     if not scores:
         return ""
-    return f"{np.mean(scores):.0f} ± {np.std(scores, ddof=1) / np.sqrt(len(scores)):.0f}"
+    return f"{round(np.mean(scores)) + 0} ± {np.std(scores, ddof=1) / np.sqrt(len(scores)):.0f}"
 
 
 def main() -> None:
@@ -106,14 +108,18 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--algorithms", nargs="+", default=list(ALGORITHMS))
     parser.add_argument("--environments", nargs="+", default=list(ENVIRONMENTS))
+    parser.add_argument("--percents", nargs="+", type=int, default=list(PERCENTS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     options = parser.parse_args()
     kept: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"sources": {}, "runs": []}
     if not options.tables:
         for environment in options.environments:
             kept["sources"][environment] = sources(environment)
             for algorithm in options.algorithms:
-                others = [x for x in kept["runs"] if (x["environment"], x["algorithm"]) != (environment, algorithm)]
-                kept["runs"] = others + train(environment, algorithm)
+                fresh = train(environment, algorithm, options.percents, options.methods)
+                names = ("environment", "algorithm", "percent", "method", "seed")
+                done = {tuple(line[name] for name in names) for line in fresh}
+                kept["runs"] = [x for x in kept["runs"] if tuple(x[name] for name in names) not in done] + fresh
                 FILE.write_text(json.dumps(kept) + "\n")
     print(tables(kept))
 
