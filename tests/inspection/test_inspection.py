@@ -17,6 +17,7 @@ from helpers.datasets import columns, source
 from winnow.algorithms.bc import BC
 from winnow.cli import main
 from winnow.data import store
+from winnow.data.advice import Advice
 from winnow.data.arrays import from_arrays
 from winnow.data.dataset import Dataset, combine
 from winnow.data.imbalance import imbalance
@@ -26,7 +27,7 @@ from winnow.inspection import coverage, episodes, page, weightings, words
 from winnow.inspection.weightings import Weighting
 from winnow.packs.run import Run
 from winnow.policy import Policy
-from winnow.samplers import AW, PF, Uniform
+from winnow.samplers import AW, PF, RW, Uniform
 from winnow.training.trained import Trained
 from winnow.weighters.fixed import Fixed
 
@@ -70,6 +71,27 @@ def test_the_weights_without_training_are_those_of_the_samplers():
     np.testing.assert_allclose(pf.weight, len(data) * PF(0.1).probabilities(data))
     for one in (even, aw, pf):
         assert one.weight.mean() == pytest.approx(1)
+
+
+def test_the_page_shows_what_it_recommends_with_its_concentration_and_the_best_and_worst_episodes(
+    tmp_path, monkeypatch
+):
+    made = columns((5,) * 40, (True,) * 40)
+    made["rewards"] = np.repeat(np.linspace(0, 1, 40) ** 4, 5).astype(np.float32)
+    data = from_arrays(**made)
+    for module in ("winnow.methods", "winnow.inspection.page"):
+        monkeypatch.setattr(f"{module}.advise", lambda *_: Advice("rw", {}, "a test wants it"))
+    page.write(tmp_path / "page.html", data, imbalance(data))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    cells = re.search(r'<tr><th scope="row">rw</th>(.*?)</tr>', text, re.DOTALL)
+    assert cells
+    largest = np.bincount(data.episode, RW().probabilities(data)).max()
+    assert f"{100 * largest:.1f} %" in cells[1]
+    assert "<dt>rw</dt><dd>recommended, since a test wants it: " in text
+    assert "`" not in re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
+    ends = re.search(r'<table id="ends">(.*?)</table>', text, re.DOTALL)
+    assert ends
+    assert re.findall(r"<tr><td>(\d+)</td>", ends[1]) == [*["39", "38", "37", "36", "35", "4", "3", "2", "1", "0"]]
 
 
 def test_what_a_weighting_amounts_to_row_by_row():
@@ -242,12 +264,12 @@ def test_the_page_says_what_was_computed(tmp_path):
     weight = weights_of(data)
     text = written(tmp_path / "page.html", data, (finished(tmp_path, data, weight, "mix.bc.own"),))
     head, uniform, *_, own = cells(text, "compared")
-    assert head == ["weights", "effective sample size", "mean return", "mean reward", "weight on random",
-                    "weight on expert", "states reached"]  # fmt: skip
-    assert uniform[:1] + uniform[4:] == ["uniform", "90.0 %", "10.0 %", "100.0 %"]
+    assert head == ["weights", "effective sample size", "largest episode", "mean return", "mean reward",
+                    "weight on random", "weight on expert", "states reached"]  # fmt: skip
+    assert uniform[:1] + uniform[5:] == ["uniform", "90.0 %", "10.0 %", "100.0 %"]
     mean = np.average(data.returns[data.episode], weights=weight)
     assert own[0] == "bc.own"
-    assert own[2] == page.number(float(mean))
+    assert own[3] == page.number(float(mean))
     heaviest = int(np.argmax(weight))
     assert f'<td class="number">{heaviest:,}</td>' in text
     facts = facts_of(text)

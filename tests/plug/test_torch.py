@@ -154,7 +154,7 @@ def test_fresh_weights_are_even_and_learning_spends_the_budget() -> None:
     data |= {"next_observations": obs, "terminals": np.ones(600)}
     for form in ("code", "paper"):
         np.testing.assert_allclose(DensityWeights.from_dataset(data, form)(data).sa, np.full(600, 1 / 600), rtol=0.15)
-    weights = DensityWeights.from_dataset(data, budget=0.5, hidden=(32,))
+    weights = DensityWeights.from_dataset(data, "dual", budget=0.5, hidden=(32,))
     np.testing.assert_allclose(weights(data).sa, torch.softmax(torch.as_tensor(good / 0.1), dim=0), rtol=0.1)
     for _ in range(400):
         rows = rng.integers(0, 600, 128)
@@ -242,11 +242,11 @@ def test_other_bad_input() -> None:
     with pytest.raises(BadInput, match="form is 'exact'"):
         DensityWeights(3, 2, "exact")  # pyright: ignore
     with pytest.raises(BadInput, match="did you mean 'budget'"):
-        DensityWeights(3, 2, bugdet=1.0)
+        DensityWeights(3, 2, "dual", bugdet=1.0)
     with pytest.raises(BadInput, match=r"budget is -1\.0; it must be at least 0"):
-        DensityWeights(3, 2, budget=-1.0)
+        DensityWeights(3, 2, "dual", budget=-1.0)
     with pytest.raises(BadInput, match="only average='row'"):
-        DensityWeights(3, 2, average="trajectory")
+        DensityWeights(3, 2, "dual", average="trajectory")
     with pytest.raises(BadInput, match="sequence of 4"):
         DensityWeights.from_dataset(DATA).update([1, 2, 3, 4])
     with pytest.raises(BadInput, match="has no actions"):

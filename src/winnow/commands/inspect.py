@@ -81,13 +81,15 @@ def _write_page(html: Path, dataset: str, data: Dataset, measured: Imbalance, ru
     from rich.console import Console
     from rich.text import Text
 
-    from winnow.inspection import page
+    from winnow.data.advice import advise
+    from winnow.inspection import page, weightings
 
     asked = ["winnow", "inspect", dataset, "--html", str(html)]
     asked += ["--discount", f"{measured.discount:g}"] if measured.discount < 1 else []
     asked += ["--run", *map(str, runs)] if runs else []
+    recommended = weightings.recommended(data, advise(data, measured))  # a fit shows a bar of its own
     with Console(stderr=True).status("weighing every row") as status:
-        page.write(html, data, measured, runs, asked, lambda what: status.update(Text(what)))
+        page.write(html, data, measured, runs, asked, lambda what: status.update(Text(what)), recommended)
 
 
 def _show(title: str, measured: Imbalance, summary: str, advice: Advice) -> None:

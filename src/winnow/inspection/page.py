@@ -32,17 +32,22 @@ def write(
     runs: Sequence[Path] = (),
     asked: Sequence[str] = (),
     say: Say = lambda what: None,
+    recommended: Weighting | None = None,
 ) -> None:
     """Write the page of a dataset. `runs` are files of finished runs, `asked` the command's arguments, and `say` gets
     a line about each stage."""
     from markupsafe import Markup
 
     script = (resources.files("winnow.render") / "templates" / "inspect.js").read_text(encoding="utf-8")
-    compared = weightings.plain(data) + weightings.of_runs(data, runs, say)
+    advice = advise(data, measured)
+    recommended = recommended or weightings.recommended(data, advice)
+    compared = weightings.plain(data)
+    if recommended and recommended.name not in [weighting.name for weighting in compared]:
+        compared.append(recommended)
+    compared += weightings.of_runs(data, runs, say)
     say("laying out the states")
     state_map = coverage.project(data)
     say("drawing")
-    advice = advise(data, measured)
     strips = _strips(data, compared)
     pages.write(
         path,
@@ -74,6 +79,7 @@ def write(
         sources=data.meta.sources,
         comparison=pages.picture(pictures.comparison(data, compared), _comparison_words(data, compared)),
         strips=strips,
+        ends=_ends(data),
         extremes=[_extremes(data, weighting) for weighting in compared if not weighting.is_even],
         asked=shlex.join(asked),
         version=__version__,
@@ -204,6 +210,7 @@ def _weighting(data: Dataset, weighting: Weighting, state_map: Map | None) -> di
         "effective_rows": f"{got.effective_share * len(data):,.0f}",
         "mean_return": None if got.mean_return is None else number(got.mean_return),
         "mean_reward": number(got.mean_reward),
+        "largest": None if got.largest is None else _percent(got.largest),
         "shares": [_percent(share) for share in got.shares],
         "reach": None if reach is None else _percent(reach),
         "spread": words.heaviness(weighting),
@@ -220,6 +227,27 @@ def _strips(data: Dataset, compared: Sequence[Weighting]) -> list[dict[str, Any]
     ]
 
 
+def _ends(data: Dataset) -> list[dict[str, Any]]:
+    """The best and the worst episodes by return, with their own ids."""
+    if not data.has_episodes:
+        return []
+    groups = {title: episodes_of for title, episodes_of in episodes.groups(data.returns).items() if title != "typical"}
+    return [
+        {
+            "title": title,
+            "rows": [
+                {
+                    "episode": str(data.episodes.id[episode]),
+                    "steps": f"{data.episodes.length[episode]:,}",
+                    "return": number(float(data.returns[episode])),
+                }
+                for episode in episodes_of
+            ],
+        }
+        for title, episodes_of in groups.items()
+    ]
+
+
 def _strip(data: Dataset, episode: int, compared: Sequence[Weighting]) -> dict[str, Any]:
     table = data.episodes
     drawn = episodes.strip(data, episode, compared)
@@ -227,7 +255,7 @@ def _strip(data: Dataset, episode: int, compared: Sequence[Weighting]) -> dict[s
     length = int(table.length[episode])
     mean = [number(float(weighting.weight[start : start + length].mean())) for weighting in compared]
     return {
-        "episode": f"{episode:,}",
+        "episode": str(table.id[episode]),
         "source": data.meta.sources[table.source[episode]],
         "steps": f"{length:,}",
         "end": "terminal" if table.terminated[episode] else "timeout",

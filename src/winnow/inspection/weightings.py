@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from winnow.data.advice import AUTO, Advice
 from winnow.data.dataset import Dataset
 from winnow.errors import BadInput
-from winnow.samplers import AW, PF
+from winnow.samplers import AW, PF, checks
 from winnow.system.files import file_stem
 
 MOST_RUNS = 12
@@ -56,6 +57,8 @@ class Summary:
     mean_reward: float
     shares: tuple[float, ...]
     """Part of the weight on each source."""
+    largest: float | None
+    """Part of the weight on the episode that has the most of it; None without episodes."""
 
 
 def plain(data: Dataset) -> list[Weighting]:
@@ -75,6 +78,19 @@ def plain(data: Dataset) -> list[Weighting]:
         Weighting("aw", better, len(data) * aw.probabilities(data)),
         Weighting("pf", best, len(data) * pf.probabilities(data)),
     ]
+
+
+def recommended(data: Dataset, advice: Advice) -> Weighting | None:
+    """What the recommended method samples; None where its weights are learned while it trains, and nothing is sampled
+    unevenly."""
+    from winnow.methods import METHODS, for_dataset
+
+    if METHODS[advice.method][0] == "uniform":
+        return None
+    sampler = for_dataset(AUTO, data).sampler
+    weight = len(data) * sampler.probabilities(data)
+    refused = checks.fallback(data, sampler).removeprefix(f"{data.meta.name}: ")
+    return Weighting(advice.method, refused or f"recommended, since {advice.why}", weight)
 
 
 def of_runs(data: Dataset, paths: Sequence[Path], say: Callable[[str], None]) -> list[Weighting]:
@@ -112,13 +128,17 @@ def summary(data: Dataset, weight: np.ndarray) -> Summary:
     total = weight.sum()
     shares = np.bincount(data.source, weight, len(data.meta.sources)) / total
     mean_return = None
+    largest = None
     if data.has_episodes:
-        mean_return = float(np.add.reduceat(weight, data.episodes.start) @ data.returns / total)
+        of_episode = np.add.reduceat(weight, data.episodes.start) / total
+        mean_return = float(of_episode @ data.returns)
+        largest = float(of_episode.max())
     return Summary(
         effective_share=float(total**2 / (weight @ weight) / rows),
         mean_return=mean_return,
         mean_reward=float(weight @ data.reward / total),
         shares=tuple(map(float, shares)),
+        largest=largest,
     )
 
 

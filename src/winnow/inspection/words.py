@@ -96,7 +96,7 @@ def unshown(data: Dataset, weightings: Sequence[Weighting], runs: int) -> list[s
             f"{' and '.join(even)} weigh{'s' if len(even) == 1 else ''} all rows alike here, as uniform does."
         )
     if not runs:
-        sentences.append("No run was given, so there are no learned weights: `--run RUN` adds those of finished runs.")
+        sentences.append("No run was given, so there are no learned weights: --run RUN adds those of finished runs.")
     return sentences
 
 
