@@ -47,7 +47,7 @@ def main() -> None:
             on_cpu = here.update(batch)
             on_device = there.update({key: value.to(device) for key, value in batch.items()})
             numbers[form] = max(numbers[form], BATCH * float((on_cpu.sa - on_device.sa.cpu()).abs().max()))
-    compiled = torch.compile(DensityWeights.from_dataset(data).to(device).update)
+    compiled = torch.compile(DensityWeights.from_dataset(data, "dual").to(device).update)
     weight = compiled({key: value.to(device) for key, value in batch.items()})
     numbers["compiled sum"] = float(weight.sa.sum())
     print(json.dumps(numbers, indent=1))
