@@ -180,7 +180,7 @@ def test_the_same_field_twice_is_refused():
         (lambda: grid(entries(["small"]), ["iql"], ["wa"], 1, How()), "there is no method 'wa'"),
         (lambda: grid(entries(["small"]), ["sqp"], ["aw"], 1, How()), "there is no algorithm 'sqp'"),
         (lambda: one(steps=0), "steps must be at least 1, got 0"),
-        (lambda: one(evaluation=Evaluation(episodes=0)), "evaluation.episodes is 0"),
+        (lambda: one(evaluation=Evaluation(episodes=0)), "evaluation.episodes must be at least 1, got 0"),
     ],
 )
 def test_wrong_plans_are_named(make, message):
