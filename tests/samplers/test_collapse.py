@@ -98,6 +98,14 @@ def test_few_effective_rows_are_refused_unless_data_is_rare():
     assert checks.disagreement(MANY, one_row, rare=True) == ""
 
 
+def test_a_small_share_of_a_large_set_is_enough():
+    large = with_returns(*range(2_000), length=100)
+    best = np.where(large.episode >= 1_980, 1.0, 0.0)  # 2,000 of 200,000 rows
+    assert checks.disagreement(large, best / best.sum()) == ""
+    fewer = np.where(np.arange(len(large)) % 100 < 40, best, 0.0)
+    assert checks.disagreement(large, fewer / fewer.sum()) == "only 0.40% of the rows are effective in its samples"
+
+
 def test_an_episode_with_much_of_the_rows_may_have_most_samples():
     few = with_returns(0, 0, 0, 1)
     assert checks.disagreement(few, samples(few, {3: 0.9})) == ""

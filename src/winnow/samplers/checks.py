@@ -21,7 +21,9 @@ LARGEST_SHARE = 0.3
 LARGE_EPISODE = 0.2
 """An episode with this part of the rows may have a larger part of the samples."""
 LEAST_EFFECTIVE = 0.02
-"""The least part of the rows that must be effective."""
+LEAST_EFFECTIVE_ROWS = 1_000
+"""Samples are too concentrated if a smaller part of the rows is effective, and fewer rows than that. A large set with one
+good row in a hundred has few effective rows in good samples, and enough to learn from."""
 
 
 class Concentration(NamedTuple):
@@ -65,7 +67,8 @@ def disagreement(dataset: Dataset, probability: np.ndarray, rare: bool = False) 
     rows = dataset.episodes.length[got.largest] / len(dataset)
     if got.largest_share > LARGEST_SHARE and rows < LARGE_EPISODE:
         return f"one episode, with {rows:.1%} of the rows, has {got.largest_share:.1%} of its samples"
-    if got.effective_share < LEAST_EFFECTIVE and not rare:
+    few = got.effective_share < LEAST_EFFECTIVE and got.effective_share * len(dataset) < LEAST_EFFECTIVE_ROWS
+    if few and not rare:
         return f"only {got.effective_share:.2%} of the rows are effective in its samples"
     return ""
 
