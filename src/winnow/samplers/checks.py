@@ -22,8 +22,8 @@ LARGE_EPISODE = 0.2
 """An episode with this part of the rows may have a larger part of the samples."""
 LEAST_EFFECTIVE = 0.02
 LEAST_EFFECTIVE_ROWS = 1_000
-"""Samples are too concentrated if a smaller part of the rows is effective, and fewer rows than that. A large set with one
-good row in a hundred has few effective rows in good samples, and enough to learn from."""
+"""Samples are too concentrated if a smaller part of the rows is effective, and fewer rows than that. In a large set
+with one good row in a hundred the effective share is small in the best of samples, and the rows are enough."""
 
 
 class Concentration(NamedTuple):
