@@ -190,6 +190,19 @@ def test_a_config_works_for_commands_without_options_of_their_own(tmp_path, caps
     assert "no.toml: can't be read" in capsys.readouterr().err
 
 
+def test_the_help_says_which_numbers_are_allowed(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help", "--algorithm", "iql", "--method", "dw-aw"])
+    shown = capsys.readouterr().out
+    for option in (
+        "--algorithm.expectile FLOAT in [0, 1]",
+        "--sampler.temperature FLOAT above 0",
+        "--weighter.lambda-k FLOAT at least 0",
+    ):
+        assert option in shown
+    assert "τ: 0.5 is the mean" in shown  # the field's own words are still there
+
+
 def test_every_method_is_in_one_group_of_the_help_with_a_few_words():
     listed = [name for methods in METHOD_GROUPS.values() for name in methods]
     assert sorted(listed) == sorted([AUTO, *METHODS])

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import tyro
 
@@ -147,8 +147,9 @@ def _parse(arguments: list[str], prog: str, defaults: dict[str, Any], text: str)
     for number, (prefix, default) in enumerate(defaults.items()):
         if dataclasses.fields(default):
             places[f"part{number}"] = (prefix, default)
-            kind = Annotated[type(default), tyro.conf.arg(name=prefix)]
-            fields.append((f"part{number}", kind, dataclasses.field(default=default)))
+            shown = _with_ranges(default)
+            kind = Annotated[type(shown), tyro.conf.arg(name=prefix)]
+            fields.append((f"part{number}", kind, dataclasses.field(default=shown)))
     whole = dataclasses.make_dataclass("CommandLine", fields)
     parsed = tyro.cli(whole, args=arguments, prog=prog, description=text, config=(tyro.conf.OmitSubcommandPrefixes,))
     flags = {word.split("=")[0].replace("_", "-").replace(".no-", ".") for word in arguments}
@@ -161,6 +162,24 @@ def _parse(arguments: list[str], prog: str, defaults: dict[str, Any], text: str)
         for part, (prefix, default) in places.items()
     }
     return parsed.options, settings
+
+
+def _with_ranges(default: Any) -> Any:
+    """The same settings, whose help says which numbers are allowed."""
+    from winnow.types import allowed_range  # which imports jax
+
+    hints = get_type_hints(type(default))
+    fields = [
+        (
+            field.name,
+            Annotated[hints[field.name], tyro.conf.arg(metavar=f"{hints[field.name].__name__.upper()} {span}")],
+            dataclasses.field(default=getattr(default, field.name)),
+        )
+        for field in dataclasses.fields(default)
+        if (span := allowed_range(field))
+    ]
+    others = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    return dataclasses.make_dataclass(type(default).__name__, fields, bases=(type(default),), frozen=True)(**others)
 
 
 def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, Any]:
