@@ -110,8 +110,8 @@ def test_stopped_on_one_core_and_resumed_on_all_changes_no_bit(folders, tmp_path
 # -------------------------------------------------------------------------------------------- other machines
 
 SHORT = (
-    "train dome.safetensors --algorithm iql --sampler aw --weighter dual --weighter.average row --weighter.budget 1.0 "
-    "--seeds 1 --steps 50 --chunk 50 --no-evaluate --out out"
+    "train dome.safetensors --algorithm iql --sampler aw --sampler.temperature 5 --weighter dual "
+    "--weighter.average row --weighter.budget 1.0 --seeds 1 --steps 50 --chunk 50 --no-evaluate --out out"
 )
 RECORDED = {
     "loss/actor": 1.9636474,

@@ -45,7 +45,7 @@ def test_every_block_is_of_a_kind_that_runs():
     """Equations, outlines and commands are indented; what is fenced is run."""
     for page in PAGES:
         kinds = set(re.findall(r"^```(\w*)\n", page.read_text(encoding="utf-8"), re.MULTILINE)) - {""}
-        assert kinds <= ({"python", "py", "sh"} if page.name in FOLLOWED else {"python"}), page.name
+        assert kinds <= ({"python", "py", "sh", "toml"} if page.name in FOLLOWED else {"python"}), page.name
 
 
 @pytest.mark.parametrize(("page", "number", "block"), BLOCKS, ids=[f"{name}-{number}" for name, number, _ in BLOCKS])

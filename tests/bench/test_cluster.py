@@ -86,7 +86,7 @@ def dies(two, node) -> None:
 @pytest.fixture
 def looks_often(monkeypatch) -> None:
     """So that tiny packs are seen at work."""
-    monkeypatch.setattr(cluster, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("looks_often")

@@ -308,7 +308,9 @@ def test_an_error_in_one_pack_ends_the_grid_with_it(tmp_path, monkeypatch):
 
 
 def test_an_environment_that_is_not_here_is_named_before_anything_is_trained(tmp_path, no_training, monkeypatch):
-    monkeypatch.setattr(run_local, "place", lambda *_: (_ for _ in ()).throw(BadInput("hopper: needs mujoco")))
+    monkeypatch.setattr(
+        run_local, "resolve_environment", lambda *_: (_ for _ in ()).throw(BadInput("hopper: needs mujoco"))
+    )
     with pytest.raises(BadInput, match="needs mujoco"):
         run(packs(planned()), tmp_path, progress=False)
 

@@ -263,7 +263,9 @@ def test_behaviour_policies_ship_for_every_environment(env, level):
 
 
 def test_an_unknown_behaviour_policy_is_named():
-    with pytest.raises(BadInput, match="there is no behaviour policy hopper-novice; there are ant-expert"):
+    with pytest.raises(
+        BadInput, match="there is no behaviour policy hopper-novice; there are acrobot-expert, ant-expert"
+    ):
         behaviour("hopper", "novice")
 
 

@@ -98,7 +98,7 @@ def test_every_format_chooses_as_the_policy_does(name: str, runs: dict[str, Path
 
 def test_a_policy_that_is_no_relu_network_is_refused(runs: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     assert main(["export", str(runs["fql"]), "--safetensors", str(tmp_path / "p.safetensors")]) == 2
-    assert "a policy of FQL is no ReLU network with a tanh at its end and can't be exported" in capsys.readouterr().err
+    assert "a policy of FQL must be a ReLU network with a tanh at its end to be exported" in capsys.readouterr().err
     assert not (tmp_path / "p.safetensors").exists()
 
 
