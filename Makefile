@@ -1,5 +1,5 @@
 # make install   .venv with winnow and everything the tests need
-# make demo      the main job, from nothing to a page with a table and pictures (five minutes on two cores)
+# make demo      the main job, from nothing to a page with a table and pictures (two minutes on two cores)
 # make test      ruff, pyright and all tests, against the installed package
 # make lint      ruff and pyright alone
 # make soak      faults by the dozen in every command and hostile files by the thousand, counted in results/trust (three quarters of an hour)

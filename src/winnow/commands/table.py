@@ -137,7 +137,7 @@ COMMANDS = {
     "demo": Command(
         "demo",
         "demo",
-        "uniform, AW and DW side by side on a small imbalanced problem",
+        "uniform, AW, DW-AW, auto and an oracle side by side on a small set",
         "winnow demo --out demo --open",
     ),
     "completion": Command(
