@@ -21,6 +21,7 @@ import choices
 import commands
 import conformance
 import messages
+import policies
 import scores
 import settings
 import source
@@ -46,6 +47,7 @@ FILLS: dict[str, Callable[[str], str]] = {
     "curves": conformance.curves,
     "table": tables.table,
     "hours": tables.hours,
+    "acceptance": policies.acceptance,
 }
 MARK = re.compile(r"^<!-- fill: (\w+) ?(.*?) -->$", re.MULTILINE)
 EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")

@@ -40,9 +40,9 @@ def batches(data: Dataset, runs: Path) -> Any:
     state, expert = data.rows().obs, data.source == data.meta.sources.index("expert")
     for axis, (method, weight) in zip(axes, weights.items(), strict=True):
         rows = np.random.default_rng(0).choice(len(data), DRAWN, p=weight / weight.sum())
-        for some, colour, label in ((rows[~expert[rows]], GREY, "random"), (rows[expert[rows]], ORANGE, "expert")):
+        for shown, colour, label in ((rows[~expert[rows]], GREY, "random"), (rows[expert[rows]], ORANGE, "expert")):
             axis.scatter(
-                np.hypot(*state[some, :2].T), np.hypot(*state[some, 2:].T), s=5, color=colour, lw=0, label=label
+                np.hypot(*state[shown, :2].T), np.hypot(*state[shown, 2:].T), s=5, color=colour, lw=0, label=label
             )
         axis.set(xlim=(0, 1.1), ylim=(0, 1.5), xlabel="distance from the top", ylabel="speed")
         axis.set_title(f"{method}: {expert[rows].mean():.0%} expert", fontsize=11)
@@ -64,10 +64,10 @@ def way() -> Any:
         "policy": (8.7, 1.6, BLUE, "observation\nto action"),
         "returns": (10.2, 1.6, GREY, "played, or estimated\nwithout a simulator"),
     }
-    for name, (x, y, colour, said) in boxes.items():
+    for name, (x, y, colour, about) in boxes.items():
         box = {"boxstyle": "round,pad=0.5", "fc": "white", "ec": colour, "lw": 2}
         axis.text(x, y, name, ha="center", va="center", fontsize=12, weight="bold", color=colour, bbox=box)
-        axis.text(x, y - 0.35, said, ha="center", va="top", fontsize=9, color="#444444")
+        axis.text(x, y - 0.35, about, ha="center", va="top", fontsize=9, color="#444444")
     ways = (
         ((1.5, 1.6), (2.15, 1.6)),
         ((3.45, 1.6), (3.98, 1.6)),

@@ -20,7 +20,7 @@ FITTERS=${FITTERS:-4}
 few=${ROWS:+--rows $ROWS} more=${MORE:-}
 mkdir -p "$OUT" "$WORK/done"
 # What runs in the background of a script does not hear Ctrl-C.
-trap 'trap - TERM; echo "stopping; the same words go on from the last checkpoints"; kill 0' INT TERM
+trap 'trap - TERM; echo "stopping; run the same command to continue from the last checkpoints"; kill 0' INT TERM
 echo "$(date +%T) how far each part is: tail -f $WORK/*.log"
 if command -v nvidia-cuda-mps-control > /dev/null; then nvidia-cuda-mps-control -d || true; fi
 

@@ -294,7 +294,7 @@ def mix(
         high: The good source, as LABEL=FILE.
         share: Part of the rows that comes from the good source, between 0 and 1 (5 % is 0.05).
         rows: Rows to reach. Episodes stay whole, so each source ends with the episode that reaches its part.
-        segments: Take pieces of 10 to 49 steps from anywhere in the episodes instead of whole ones.
+        segments: Take fragments of 10 to 49 steps from anywhere in the episodes instead of whole ones.
         seed: Another seed draws other episodes.
         recipe: Make the dataset of this recipe again, bit for bit, from the files that it names.
         source: Where a source of the recipe lies now, as LABEL=FILE; several after one another.

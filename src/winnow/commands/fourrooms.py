@@ -1,4 +1,4 @@
-"""`winnow fourrooms`: which weights join pieces of episodes, where the exact answer is known."""
+"""`winnow fourrooms`: which weights join fragments of episodes, where the exact answer is known."""
 
 from __future__ import annotations
 

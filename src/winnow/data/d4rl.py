@@ -159,15 +159,15 @@ def remakes(name: str) -> list[str]:
 def _read(name: str, file: str | Path, progress: Progress | None) -> Dataset:
     """The dataset in a file. Ends that D4RL's replays and demonstrations leave out are marked before it is checked."""
     path = Path(file)
-    mend = _mark_jumps if "-replay-" in name else _end_at_terminals if re.search("kitchen|human", name) else None
-    if mend is None or not HDF5.recognise(str(file), path):
+    mark_ends = _mark_jumps if "-replay-" in name else _end_at_terminals if re.search("kitchen|human", name) else None
+    if mark_ends is None or not HDF5.recognise(str(file), path):
         return open_dataset(file, progress=progress)
     try:
         content = HDF5.open(str(file), path, progress or (lambda done, total: None), Columns())
         if content.own or not NEEDED <= set(content.columns) <= NEEDED | MORE:
             return open_dataset(file, progress=progress)  # not D4RL's layout
         same = len({len(column) for column in content.columns.values()}) == 1
-        notes = mend(content.columns) if same else ()  # what does not fit together is for the check to name
+        notes = mark_ends(content.columns) if same else ()  # what does not fit together is for the check to name
         dataset = from_arrays(**content.columns, where=str(file))
     except BadInput:
         raise

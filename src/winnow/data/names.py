@@ -1,7 +1,7 @@
 """The datasets of the benchmark by name: what each is made of, and which suite it belongs to.
 
     hopper-random-expert-5%             95 % from a random policy, 5 % from an expert, whole episodes (mixed)
-    hopper-random-expert-diverse-5%     the same in pieces of 10 to 49 steps (diverse)
+    hopper-random-expert-diverse-5%     the same in fragments of 10 to 49 steps (diverse)
     hopper-random-expert-10%-small      50,000 rows instead of a million (small)
     hopper-expert                       one policy's episodes: a pool, what the others are mixed from
     hopper-random-expert-5%@20000       as many rows, from pools of as many rows
