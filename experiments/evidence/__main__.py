@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from experiments.evidence.tables import TABLES
-
-
-def main() -> None:
-    names = sys.argv[1:] or list(TABLES)
-    if wrong := [name for name in names if name not in TABLES]:
-        print(f"a table must be one of {', '.join(TABLES)}, got {wrong[0]}", file=sys.stderr)
-        sys.exit(2)
-    for name in names:
-        print(f"## {name}\n\n{TABLES[name]()}\n")
-
+from experiments.printing import print_tables
 
 if __name__ == "__main__":
-    main()
+    print_tables(TABLES)
