@@ -178,8 +178,9 @@ def _with_ranges(default: Any) -> Any:
         for field in dataclasses.fields(default)
         if (span := allowed_range(field))
     ]
-    others = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
-    return dataclasses.make_dataclass(type(default).__name__, fields, bases=(type(default),), frozen=True)(**others)
+    kind = dataclasses.make_dataclass(type(default).__name__, fields, bases=(type(default),), frozen=True)
+    kind.__doc__ = type(default).__doc__
+    return kind(**{field.name: getattr(default, field.name) for field in dataclasses.fields(default)})
 
 
 def _go(options: Options, names: Names, settings: dict[str, Any]) -> dict[str, Any]:
