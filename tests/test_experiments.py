@@ -65,7 +65,7 @@ def test_index_names_commands_that_exist(row):
 def test_index_names_every_script():
     """Except modules that scripts import, and `__main__.py`, which runs the tables of its folder."""
     index = INDEX.read_text(encoding="utf-8")
-    shared = {"experiments/entry/learning.py", "experiments/entry/measures.py"}
+    shared = {f"experiments/{name}.py" for name in ("entry/learning", "entry/measures", "printing")}
     shared |= {f"experiments/{name}/__main__.py" for name in ("as_published", "evidence", "speed")}
     scripts = {path.relative_to(ROOT).as_posix() for path in tree() if path.suffix in (".py", ".sh")}
     assert not [name for name in scripts - shared if name.startswith("experiments/") and name not in index]
