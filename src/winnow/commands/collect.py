@@ -82,6 +82,7 @@ def check(
         for name in policy:
             locate(name, level)  # refuse a wrong name before minutes are spent on the others
         reports: list[Report] = []
+        records: list[dict[str, Any]] = []
         for name in policy:
             with Progress(1, shown=True, unit="") as bar:
 
@@ -90,11 +91,11 @@ def check(
                     bar.reach(done, total)
 
                 reports.append(check_policy(name, settings, level=level, processes=processes, step=step))
+            records = [report.record() for report in reports]
+            if out:  # after each policy, so that stopping loses none that is finished
+                write_text(out, json_module.dumps(records, indent=1) + "\n")
             if not json:
                 show(reports[-1])
-        records = [report.record() for report in reports]
-        if out:
-            write_text(out, json_module.dumps(records, indent=1) + "\n")
         report_json({"policies": records})
     if not all(report.passed for report in reports):
         sys.exit(1)
